@@ -1,0 +1,67 @@
+"""What runs where, and why: the planner's result, as data that prints itself the same each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from composer.catalog import ModelSignature
+from composer.compiler.ir import Composition, Device, Member
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTopology:
+    """The devices of a machine, real or stood in for, as data.
+
+    `simulated` says that logical CPU devices stand in for the GPUs.
+    """
+
+    cpus: int = 1
+    gpus: int = 0
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """One member, placed.
+
+    Args:
+        member: the member of the composition.
+        devices: the device of each replica, in replica order; at least one.
+        merge: where the replicas' outputs are joined.
+        weights: the device the variables are moved to, or None where they stay as they are (`weights=keep`).
+        signature: what is known of the model, None where nothing is.
+        reason: in words, why the replicas are where they are.
+    """
+
+    member: Member
+    devices: tuple[Device, ...]
+    merge: Device
+    weights: Device | None = None
+    signature: ModelSignature | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLoad:
+    """What one device carries; None where a member's size is not known."""
+
+    device: Device
+    replicas: tuple[str, ...]  # `member` or `member[replica_index]`
+    parameters: int | None
+    flops_per_step: int | None
+    weight_bytes: int | None
+    slot_bytes: int | None
+    activation_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole plan."""
+
+    composition: Composition
+    topology: DeviceTopology
+    members: tuple[MemberPlan, ...]
+    loads: tuple[DeviceLoad, ...] = ()
+    strategy: Literal["join"] = "join"
+    notes: tuple[str, ...] = ()

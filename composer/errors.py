@@ -1,0 +1,55 @@
+"""What composer raises.
+
+    Exception
+    ├── ComposerError             something the caller can mend
+    │   ├── SpecError             faults of a spec; carries `diagnostics`
+    │   ├── DeviceError           the machine lacks what the spec asks for; carries `diagnostics` where a spec is at fault
+    │   ├── GraphError            a model cannot be placed, split or joined as asked
+    │   ├── DataError(ValueError) rows that do not fit their member
+    │   └── ExportError           an export cannot be written
+    └── InternalError             a bug of composer's own: it keeps its traceback and asks for a report
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from composer.diagnostics import Diagnostic
+
+
+class ComposerError(Exception):
+    """The root of everything a caller can mend.
+
+    Args:
+        message: what happened, what was expected, what was received and how to mend it.
+        diagnostics: the faults behind the message, each with its code and place; empty where no spec is at fault.
+    """
+
+    def __init__(self, message: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
+        super().__init__(message)
+        self.diagnostics = tuple(diagnostics)
+
+
+class SpecError(ComposerError):
+    """A spec has faults; `diagnostics` lists all of them and the message shows them rendered."""
+
+
+class DeviceError(ComposerError):
+    """The devices a spec asks for are not there; the message lists what is."""
+
+
+class GraphError(ComposerError):
+    """A model cannot be placed, split, grouped or joined as its spec asks; the message names the member and the layer."""
+
+
+class DataError(ComposerError, ValueError):
+    """Rows do not fit their member; the message names the member."""
+
+
+class ExportError(ComposerError):
+    """An export cannot be written; nothing half-written is left behind."""
+
+
+class InternalError(Exception):
+    """A bug of composer itself, outside the tree of errors a caller can mend."""
