@@ -1,0 +1,40 @@
+"""What every test runs under: four logical CPU devices that stand in for GPUs, and one seed.
+
+The devices are set up before the first test that may start TensorFlow. Tests of the front half never cause it to be
+loaded, so they start at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+TESTS = Path(__file__).parent
+NUM_DEVICES = 4
+SEED = 20
+FRONT_HALF = ("language", "compiler")  # folders whose tests need no framework
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Sets up the devices and the seed, unless the test belongs to the front half and nothing has started Keras."""
+    if item.path.relative_to(TESTS).parts[0] in FRONT_HALF and "keras" not in sys.modules:
+        return
+    import keras
+
+    simulate_devices()
+    keras.utils.set_random_seed(SEED)
+
+
+def simulate_devices() -> None:
+    """Lets four logical CPU devices stand in for GPUs; a second call changes nothing."""
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    if tf.config.get_logical_device_configuration(cpu) is None:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES)
