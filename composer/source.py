@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
     """A half-open stretch of a source text: `start <= offset < end`.
 
-    Offsets count characters from 0. Line and column are derived from the text when a place is shown, so a span stays two
-    numbers and can be compared and joined.
+    Offsets count characters from 0. Line and column are derived from the text when a place is shown, so a span stays
+    two numbers and can be compared and joined.
     """
 
     start: int
@@ -28,17 +32,30 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A spec's text with the name it is shown under and the folder its relative paths start from."""
+    """A spec's text with the name it is shown under and the folder its relative paths start from.
+
+    Lines end with a line feed, a carriage return or both.
+    """
 
     text: str
     name: str = "<spec>"
     folder: Path = field(default_factory=Path)
+    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)  # the offset of each line's first character
+
+    def __post_init__(self) -> None:
+        starts = (0, *(end.end() for end in _LINE_END.finditer(self.text)))
+        object.__setattr__(self, "_starts", starts)
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and column of an offset, both counted from 1."""
-        before = self.text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        number = bisect_right(self._starts, offset)
+        return number, offset - self._starts[number - 1] + 1
+
+    def line_start(self, number: int) -> int:
+        """The offset of the first character of a line, counted from 1."""
+        return self._starts[number - 1]
 
     def line(self, number: int) -> str:
         """The text of a line, counted from 1, without its line end."""
-        return self.text.split("\n")[number - 1].rstrip("\r")
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[self._starts[number - 1] : end].rstrip("\r\n")

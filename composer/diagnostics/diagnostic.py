@@ -1,10 +1,11 @@
-"""Diagnostics as data: the registry of codes, `Diagnostic`, and the renderers for people and for programs."""
+"""`Diagnostic`: one fault of a spec, as data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from composer.diagnostics.codes import CODES
 from composer.source import SourceText, Span
 
 Severity = Literal["error", "warning"]
@@ -23,6 +24,9 @@ class Diagnostic:
         help: how to mend it; several where there is a choice.
         notes: further facts.
         severity: `error` or `warning`.
+
+    Raises:
+        ValueError: the code is not registered.
     """
 
     code: str
@@ -33,3 +37,7 @@ class Diagnostic:
     help: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     severity: Severity = "error"
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"`{self.code}` is not a registered code: add a row for it in composer/diagnostics/codes/")

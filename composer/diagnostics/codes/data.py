@@ -1,0 +1,7 @@
+"""MG5xx: data."""
+
+from __future__ import annotations
+
+from composer.diagnostics.code import Code
+
+CODES: tuple[Code, ...] = ()
