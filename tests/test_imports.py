@@ -1,0 +1,153 @@
+"""What is imported where: the front half starts without a framework, and imports run one way."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "composer"
+FRAMEWORKS = {"tensorflow", "keras", "numpy", "h5py", "matplotlib"}
+
+ARROW = (
+    ("cli",),
+    ("pipeline",),
+    ("export", "runtime"),
+    ("engine",),
+    ("graph",),
+    ("compiler", "catalog_files"),
+    ("language",),
+    ("catalog", "errors", "diagnostics", "source"),
+)
+"""Who may import whom: a row imports itself and the rows below it."""
+
+
+def loaded_after(code: str, *arguments: str) -> set[str]:
+    """The top-level modules that a fresh process holds after running some code."""
+    report = "\nimport sys\nprint(' '.join(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.__stderr__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code + report, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(ran.stderr.split("\n")[-2].split())
+
+
+def test_the_check_sees_a_framework_that_is_loaded() -> None:
+    assert "numpy" in loaded_after("import numpy")
+
+
+def test_importing_composer_loads_no_framework_and_no_parser() -> None:
+    loaded = loaded_after("import composer")
+    assert "composer" in loaded
+    assert not loaded & (FRAMEWORKS | {"lark", "pydantic", "rich", "click"})
+
+
+@pytest.mark.parametrize("name", ["check", "plan", "parse", "format"])
+def test_functions_of_the_front_half_load_no_framework(name: str) -> None:
+    loaded = loaded_after(f"import composer; composer.{name}('parallel(a, b x2) on gpus=2')")
+    assert not loaded & FRAMEWORKS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("check",), ("check", "--json"), ("plan",), ("plan", "--json"), ("fmt", "--check")],
+    ids=" ".join,
+)
+def test_verbs_of_the_front_half_load_no_framework(arguments: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom composer.cli import main\n"
+        "try:\n    code = main(sys.argv[1:])\nexcept SystemExit as stop:\n    code = stop.code\n"
+        "assert not code, code"
+    )
+    loaded = loaded_after(code, *arguments, str(ROOT / "examples" / "quickstart.mgpu"))
+    assert not loaded & FRAMEWORKS
+
+
+def test_every_public_name_can_be_imported() -> None:
+    code = (
+        "import composer\nassert composer.__all__ == sorted(composer.__all__)\n"
+        "for name in composer.__all__:\n    assert getattr(composer, name) is not None, name\n"
+        "assert set(composer.__all__) <= set(dir(composer))"
+    )
+    assert "tensorflow" in loaded_after(code)
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        loaded_after("import composer; composer.no_such_name")
+    assert "AttributeError" in caught.value.stderr
+    assert "no_such_name" in caught.value.stderr
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules a file imports anywhere, for the type checker too, by their full names."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def row_of(part: str) -> int | None:
+    """The place of a part of the package in the arrow, None where it has none."""
+    return next((index for index, row in enumerate(ARROW) if part in row), None)
+
+
+def files_of_package() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """`composer/graph/layers.py` belongs to the part `graph`, `composer/source.py` to `source`."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_every_part_of_the_package_has_its_place_in_the_arrow() -> None:
+    parts = {part_of(path) for path in files_of_package()} - {"__init__", "__main__"}
+    assert parts == {part for row in ARROW for part in row}
+
+
+@pytest.mark.parametrize("path", files_of_package(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_run_one_way(path: Path) -> None:
+    row = row_of(part_of(path))
+    if row is None:  # the package itself, and `python -m composer`, stand above all
+        return
+    for module in imported_modules(path):
+        head, _, rest = module.partition(".")
+        if head == "composer" and rest:
+            target = row_of(rest.partition(".")[0])
+            assert target is not None, f"{path} imports {module}, which has no place in the arrow"
+            assert target >= row, f"{path} imports {module} against the arrow"
+        if head == "lark":
+            assert part_of(path) == "language", f"{path} imports Lark"
+        if head in FRAMEWORKS - {"matplotlib"}:
+            assert part_of(path) in {"graph", "engine", "runtime", "export"}, f"{path} imports {module}"
+
+
+@pytest.mark.parametrize("path", files_of_package(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_only_the_command_line_prints_and_exits(path: Path) -> None:
+    if part_of(path) in {"cli", "__main__"}:
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            assert node.id not in {"print", "exit", "quit", "SystemExit"}, f"{path}:{node.lineno} uses {node.id}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert (node.value.id, node.attr) not in {("sys", "exit"), ("os", "_exit")}, f"{path}:{node.lineno} exits"
+
+
+def test_the_import_contracts_hold() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
