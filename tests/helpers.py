@@ -34,12 +34,12 @@ def rows(n: int, inputs: int = 3, outputs: int = 1, seed: int = 0) -> tuple[np.n
 
 
 def assert_same_weights(a: keras.Model, b: keras.Model, tolerance: float = ROUNDING) -> None:
-    """Asserts that two models hold the same weights, to `tolerance` times the largest weight of `a`."""
+    """Asserts that two models hold the same weights, to `tolerance` times the largest weight of `b`."""
     assert_same_arrays(a.get_weights(), b.get_weights(), tolerance)
 
 
 def assert_same_arrays(got: Sequence[np.ndarray], want: Sequence[np.ndarray], tolerance: float = ROUNDING) -> None:
-    """Asserts that two lists of arrays are equal in number, shape and, to `tolerance` of the largest value, in value."""
+    """Asserts that two lists of arrays are equal, to `tolerance` times the largest value in `want`."""
     assert len(got) == len(want)
     scale = max((float(np.abs(array).max(initial=0)) for array in want), default=0.0)
     for mine, theirs in zip(got, want, strict=True):

@@ -28,7 +28,9 @@ ARROW = (
 
 def loaded_after(code: str, *arguments: str) -> set[str]:
     """The top-level modules that a fresh process holds after running some code."""
-    report = "\nimport sys\nprint(' '.join(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.__stderr__)"
+    report = (
+        "\nimport sys\nprint(' '.join(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.__stderr__)"
+    )
     ran = subprocess.run(
         [sys.executable, "-c", code + report, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )
