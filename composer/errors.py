@@ -7,7 +7,9 @@
     │   ├── GraphError            a model cannot be placed, split or joined as asked
     │   ├── DataError(ValueError) rows that do not fit their member
     │   └── ExportError           an export cannot be written
-    └── InternalError             a bug of composer's own: it keeps its traceback and asks for a report
+    ├── InternalError             a bug of composer's own: it keeps its traceback and asks for a report
+    └── UserWarning
+        └── ComposerWarning       something that works, but probably not as meant
 """
 
 from __future__ import annotations
@@ -53,3 +55,7 @@ class ExportError(ComposerError):
 
 class InternalError(Exception):
     """A bug of composer itself, outside the tree of errors a caller can mend."""
+
+
+class ComposerWarning(UserWarning):
+    """Something that works, but probably not as meant; the message names the member."""
