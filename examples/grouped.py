@@ -2,8 +2,9 @@
 
     python examples/grouped.py
 
-`group=10` lets a member take ten rows for each row of the joint batch: inside the joint graph its input is (n, 10, ...),
-run as (n * 10, ...) and given back as (n, 10, ...). At the surface its rows stay flat: 300 rows in, 300 predictions out.
+`group=10` lets a member take ten rows for each row of the joint batch: inside the joint graph its input is
+(n, 10, ...), run as (n * 10, ...) and given back as (n, 10, ...). At the surface its rows stay flat: 300 rows in,
+300 predictions out.
 """
 
 from __future__ import annotations
