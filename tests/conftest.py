@@ -18,7 +18,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 TESTS = Path(__file__).parent
 NUM_DEVICES = 4
 SEED = 20
-FRONT_HALF = ("language", "compiler")  # folders whose tests need no framework
+FRONT_HALF = ("language", "compiler", "test_imports.py", "test_packaging.py", "test_readme.py")
+"""Tests that need no framework, or start processes of their own."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
