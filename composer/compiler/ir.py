@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from composer.diagnostics import Diagnostic
 from composer.language.nodes import Source
 from composer.source import Span
+
+
+DeviceKind: TypeAlias = Literal["cpu", "gpu"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
     """A logical device of the language: `gpu:1`, `cpu:0`."""
 
-    kind: Literal["cpu", "gpu"]
+    kind: DeviceKind
     index: int
 
     def __str__(self) -> str:
@@ -31,9 +35,11 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A Keras object to be made: its registered class or function name and its keyword arguments, in the order written.
+    """A Keras object to be made: its class name and its keyword arguments, in the order written.
 
-    `family` is `optimizer`, `schedule`, `loss`, `metric`, `callback`, `regularizer`, ...: what the name was looked up in.
+    `family` is `optimizer`, `schedule`, `loss`, `metric`, `callback`, ...: what the name was looked up in. The name is an
+    attribute of the family's module in Keras (`keras.losses`, ...), with one exception: a loss or metric that was written bare
+    (`mse`, `accuracy`) keeps that string, which `compile` takes as it is, because a metric's key in the history follows it.
     """
 
     family: str
@@ -41,9 +47,7 @@ class Call:
     arguments: tuple[tuple[str, Value], ...] = ()
 
 
-Value: TypeAlias = (
-    "int | float | str | bool | None | Call | tuple[Value, ...] | Map"
-)
+Value: TypeAlias = "int | float | str | bool | None | Call | tuple[Value, ...] | Map"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """All members of one composition and the options they share. `models` holds the declared sources by model name;
-    a model that the caller passes in has the source None."""
+    """All members of one composition and the options they share. `models` holds the sources by model name, in order of
+    first use; a model that the caller passes in has the source None. `warnings` are findings that stop nothing."""
 
     members: tuple[Member, ...]
     devices: DeviceRequest
@@ -122,3 +126,5 @@ class Composition:
     fuse: Literal["auto", "on", "off"] = "auto"
     jit: Literal["auto", "on", "off"] = "auto"
     name: str | None = None
+    warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
+    spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)  # where an option was written

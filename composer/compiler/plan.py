@@ -7,6 +7,7 @@ from typing import Literal
 
 from composer.catalog import ModelSignature
 from composer.compiler.ir import Composition, Device, Member
+from composer.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,4 @@ class Plan:
     loads: tuple[DeviceLoad, ...] = ()
     strategy: Literal["join"] = "join"
     notes: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()

@@ -1,0 +1,109 @@
+"""What a model's signature forbids: the same judgement for models read from files and for those passed in Python."""
+
+from __future__ import annotations
+
+from composer.catalog import ModelSignature
+from composer.compiler.faults import Faults
+from composer.compiler.ir import Member
+
+
+def check_signature(member: Member, num_replicas: int, signature: ModelSignature, faults: Faults) -> None:
+    """Reports replicas, groups and training settings that a member's model cannot take (MG301-MG305, MG320).
+
+    Args:
+        member: the member.
+        num_replicas: how many replicas it gets, `x auto` counted out.
+        signature: what is known of its model.
+        faults: takes the errors, and warnings where results differ from the model alone.
+    """
+    split = f"x{num_replicas}" if num_replicas > 1 else ""
+    grouped = f"group={member.group}" if member.group not in (None, 1) else ""
+    asked = " and ".join(f"`{text}`" for text in (split, grouped) if text)
+    if signature.fixed_batch is not None:
+        _check_fixed_batch(member, signature.fixed_batch, asked, faults)
+    if asked:
+        _check_state(member, signature, asked, faults)
+    if split:
+        _check_split(member, signature, split, faults)
+    if not signature.trainable and member.train != _UNTRAINED:
+        faults.error(
+            "MG305",
+            f"`{member.name}` has training settings, but model `{member.model}` can only predict",
+            member.span,
+            label="a SavedModel folder cannot be trained",
+            help=("remove its `train` statement, or give the model's `.keras` file",),
+        )
+
+
+_UNTRAINED = type(Member("", "", "").train)()
+
+
+def _check_fixed_batch(member: Member, fixed: int, asked: str, faults: Faults) -> None:
+    batch = member.train.batch
+    if asked:
+        problem = f"cannot take {asked}"
+    elif batch is not None and batch != fixed:
+        problem = f"cannot take `batch={batch}`"
+    else:
+        return
+    faults.error(
+        "MG301",
+        f"`{member.name}` {problem}: model `{member.model}` has a fixed batch size of {fixed}",
+        member.span,
+        label=f"takes {fixed} rows a step, no more and no fewer",
+        help=("build the model with an open batch axis (no `batch_size=` or `batch_shape=`)",),
+    )
+
+
+def _check_state(member: Member, signature: ModelSignature, asked: str, faults: Faults) -> None:
+    if signature.stateful_layers:
+        faults.error(
+            "MG302",
+            f"`{member.name}` cannot take {asked}: {_layers(signature.stateful_layers)} of model `{member.model}` "
+            f"{_carry(signature.stateful_layers)} state from batch to batch",
+            member.span,
+            label="stateful",
+            help=("run it as one replica without `group=`",),
+        )
+    if signature.rank0_outputs:
+        outputs = ", ".join(f"`{name}`" for name in signature.rank0_outputs)
+        faults.error(
+            "MG304",
+            f"`{member.name}` cannot take {asked}: output {outputs} of model `{member.model}` has no batch axis",
+            member.span,
+            label="nothing to join row by row",
+            help=("run it as one replica without `group=`",),
+        )
+
+
+def _check_split(member: Member, signature: ModelSignature, split: str, faults: Faults) -> None:
+    if signature.row_losses:
+        layers = signature.row_losses
+        adds = "adds a loss" if len(layers) == 1 else "add a loss"
+        faults.error(
+            "MG303",
+            f"`{member.name}` cannot take `{split}`: {_layers(layers)} of model `{member.model}` {adds} at every call, "
+            "which replicas would count several times",
+            member.span,
+            label="a loss a call",
+            help=("run it as one replica",),
+        )
+    if signature.coupled_layers:
+        faults.warning(
+            "MG320",
+            f"replicas of `{member.name}` do not train exactly like the model alone: {_layers(signature.coupled_layers)} "
+            f"of model `{member.model}` {'takes' if len(signature.coupled_layers) == 1 else 'take'} statistics over the rows "
+            "of one replica",
+            member.span,
+            label="batch statistics are per replica",
+            help=("predictions are not affected; for training alike, run it as one replica",),
+        )
+
+
+def _layers(names: tuple[str, ...]) -> str:
+    shown = [f"`{name}`" for name in names[:3]] + (["..."] if len(names) > 3 else [])
+    return f"layer {shown[0]}" if len(names) == 1 else f"layers {', '.join(shown)}"
+
+
+def _carry(names: tuple[str, ...]) -> str:
+    return "carries" if len(names) == 1 else "carry"
