@@ -1,0 +1,45 @@
+"""What an export needs to know of a joint model, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import keras
+
+from composer.compiler.plan import MemberPlan, Plan
+
+
+class ExportableMember(Protocol):
+    """One member: the user's own model, and the layer that runs it placed over its replicas."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> keras.Model:
+        """The user's own model, without any placement."""
+
+    @property
+    def layer(self) -> Any:
+        """Callable: `layer(x, training=False)` takes flat rows and runs the replicas on their devices."""
+
+    @property
+    def plan(self) -> MemberPlan: ...
+
+
+class Exportable(Protocol):
+    """A joint model, as `export_saved_model` sees it."""
+
+    @property
+    def members(self) -> Mapping[str, ExportableMember]:
+        """By name, in the order of the spec."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def spec_text(self) -> str: ...
+
+    def member_source(self, name: str) -> str:
+        """Where a member's model comes from: a path, a factory as it is written, or `python`."""

@@ -1,0 +1,68 @@
+"""What lies beside the graphs of an export: the spec, the plan, the manifest and example requests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from composer.export.manifest import MANIFEST_PATH, Manifest, MemberEntry, SignatureEntry, Versions
+from composer.export.protocols import Exportable
+from composer.export.rest import request_body
+
+
+def write_records(joint: Exportable, signatures: Sequence[SignatureEntry], keep_devices: bool, version: Path) -> None:
+    """Write `assets.extra/composer/` into a version's folder."""
+    folder = (version / MANIFEST_PATH).parent
+    (folder / "requests").mkdir(parents=True)
+    spec = joint.spec_text.encode()
+    (folder / "spec.mgpu").write_bytes(spec)
+    (folder / "plan.txt").write_text(f"{joint.plan}\n", encoding="utf-8")
+    for signature in signatures:
+        if signature.request is not None:
+            (folder / signature.request).write_text(json.dumps(request_body(signature)) + "\n", encoding="utf-8")
+    manifest = Manifest(
+        created=datetime.now(timezone.utc).replace(microsecond=0),
+        versions=_versions(),
+        spec_sha256=hashlib.sha256(spec).hexdigest(),
+        keep_devices=keep_devices,
+        members=_members(joint),
+        signatures=tuple(signatures),
+    )
+    (version / MANIFEST_PATH).write_text(manifest.to_json(), encoding="utf-8")
+
+
+def _members(joint: Exportable) -> tuple[MemberEntry, ...]:
+    return tuple(
+        MemberEntry(
+            name=name,
+            model=member.plan.member.model,
+            source=joint.member_source(name),
+            parameters=member.model.count_params(),
+            signature=name,
+        )
+        for name, member in joint.members.items()
+    )
+
+
+def _versions() -> Versions:
+    return Versions(
+        composer=_composer_version(),
+        tensorflow=tf.__version__,
+        keras=keras.__version__,
+        python=platform.python_version(),
+    )
+
+
+def _composer_version() -> str:
+    try:
+        return metadata.version("mgpu-composer")
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return "0+source"
