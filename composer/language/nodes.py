@@ -13,7 +13,7 @@ from composer.source import Span
 
 
 def _span() -> Span:
-    return field(default=Span(0, 0), compare=False, repr=False)  # type: ignore[return-value]
+    return field(default=Span(0, 0), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +212,12 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A whole file. Comments do not count when two specs are compared."""
+    """A whole file. Comments and blank lines do not count when two specs are compared.
+
+    `blank_lines` are the offsets of the line ends before blank lines, kept so that formatting leaves groups apart.
+    """
 
     statements: tuple[Statement, ...]
     comments: tuple[Comment, ...] = field(default=(), compare=False)
     span: Span = _span()
+    blank_lines: tuple[int, ...] = field(default=(), compare=False, repr=False)
