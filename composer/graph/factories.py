@@ -20,8 +20,8 @@ from types import ModuleType
 import numpy as np
 import tensorflow as tf
 
-from composer.compiler.faults import did_you_mean
 from composer.errors import ComposerError
+from composer.graph.hints import near
 from composer.language import nodes
 
 NUMPY_SEEDS = 2**32  # NumPy takes no larger one
@@ -165,7 +165,7 @@ def _find_function(source: nodes.FactorySource, folder: Path, label: str) -> Cal
             public = [name for name in dir(found) if not name.startswith("_") and callable(getattr(found, name))]
             raise FactoryFault(
                 f"the module `{source.module}` ({getattr(module, '__file__', 'built in')}) has no function "
-                f"`{source.function}`{_hint(part, public)}"
+                f"`{source.function}`{near(part, public)}"
             )
         found = getattr(found, part)
     if not callable(found):
@@ -179,9 +179,9 @@ def _import(name: str, folder: Path, label: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
-            near = _hint(missing, [path.stem for path in sorted(folder.glob("*.py"))])
+            hint = near(missing, [path.stem for path in sorted(folder.glob("*.py"))])
             raise FactoryFault(
-                f"the module `{missing}` of the factory `{label}` was not found{near}. Looked in {folder.resolve()} "
+                f"the module `{missing}` of the factory `{label}` was not found{hint}. Looked in {folder.resolve()} "
                 "and on Python's path"
             ) from error
         raise FactoryFault(
@@ -202,8 +202,8 @@ def _check_arguments(function: Callable[..., object], arguments: dict[str, objec
         signature.bind(**arguments)
     except TypeError as error:
         unknown = next((name for name in arguments if name not in signature.parameters), None)
-        near = _hint(unknown, signature.parameters) if unknown else ""
-        raise FactoryFault(f"the factory `{label}{signature}` does not take these arguments: {error}{near}") from error
+        hint = near(unknown, signature.parameters) if unknown else ""
+        raise FactoryFault(f"the factory `{label}{signature}` does not take these arguments: {error}{hint}") from error
 
 
 def _call(function: Callable[..., object], arguments: dict[str, object], label: str) -> object:
@@ -225,8 +225,3 @@ def describe(error: BaseException) -> str:
 
 
 _PACKAGE = str(Path(__file__).parent)
-
-
-def _hint(name: str, names: object) -> str:
-    near = did_you_mean(name, names)  # type: ignore[arg-type]
-    return f"; {near}" if near else ""

@@ -10,11 +10,11 @@ from typing import Any
 
 import keras
 
-from composer.compiler.faults import one_of
 from composer.compiler.ir import Composition
+from composer.diagnostics.near import quoted_list
 from composer.errors import ComposerWarning, GraphError
 from composer.graph.factories import FactoryFault, call_factory, default_seed
-from composer.graph.paths import near_files
+from composer.graph.hints import near_files
 from composer.graph.saved_models import SavedModelFault, is_saved_model, is_servable_only, load_saved_model
 from composer.language import nodes
 
@@ -125,7 +125,7 @@ def _from_factory(name: str, source: nodes.FactorySource, folder: Path, seed: in
     try:
         model = call_factory(source, folder, seed=seed, allow_python=allow_python)
     except FactoryFault as fault:
-        raise GraphError(f"the model `{name}` cannot be made: {fault}.") from fault
+        raise GraphError(f"the model `{name}` cannot be made: {fault}") from fault
     if not isinstance(model, keras.Model):
         hint = " A plain layer becomes one with `keras.Sequential([layer])`." if isinstance(model, keras.Layer) else ""
         raise GraphError(
@@ -141,7 +141,7 @@ def _from_saved_model(name: str, path: Path) -> keras.Model:
         if versions:
             raise GraphError(
                 f"the folder of the model `{name}` holds {len(versions)} exported version(s), not a model: {path}. "
-                f"Name one of them: {one_of(f'{path.name}/{version}' for version in versions[-3:])}"
+                f"Name one of them: {quoted_list([f'{path.name}/{version}' for version in versions[-3:]])}"
             )
         raise GraphError(
             f"the folder of the model `{name}` is no SavedModel: {path} holds no `saved_model.pb`. Expected a "

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from composer.compiler.faults import one_of
+from composer.diagnostics.near import quoted_list
 
 SERVING_SIGNATURE = "serving_default"
 
@@ -96,7 +96,7 @@ def _endpoint(signatures: list[str]) -> str:
     if not signatures:
         raise SavedModelFault("it has no signatures. Export it anew with `model.export`")
     raise SavedModelFault(
-        f"it has no signature `{SERVING_SIGNATURE}`, and which of {one_of(signatures)} to take is not said"
+        f"it has no signature `{SERVING_SIGNATURE}`, and which of {quoted_list(signatures)} to take is not said"
     )
 
 

@@ -1,0 +1,128 @@
+"""`.npz` and `.npy` files -> arrays; nothing in them is unpickled."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from composer.catalog import ModelSignature
+from composer.graph.hints import listed, near, near_files
+from composer.runtime.row_checks import Array, Arrays, RowFault
+
+Parts: TypeAlias = "tuple[Arrays, Arrays | None, Array | None]"
+
+WEIGHT = "sample_weight"
+
+
+def read_npz(path: Path, signature: ModelSignature | None, targets: bool) -> Parts:
+    """Reads x, y and sample_weight from an archive of arrays.
+
+    Args:
+        path: the file.
+        signature: of the model: with several inputs or outputs the arrays are called `x_<input>` and `y_<output>`.
+            Where it is None, the names in the file decide.
+        targets: whether y has to be there.
+
+    Returns:
+        x, y and sample_weight; the latter two None where they are not in the file.
+
+    Raises:
+        RowFault: the file is damaged, holds Python objects, or lacks an array.
+    """
+    arrays = _load(path)
+    if not isinstance(arrays, dict):
+        raise RowFault(f"{path} holds a single array. Expected an archive with `x` and `y`, as `np.savez` writes")
+    inputs = [tensor.name for tensor in signature.inputs] if signature else None
+    outputs = [tensor.name for tensor in signature.outputs] if signature else None
+    x = _take(path, arrays, "x", inputs, required=True)
+    y = _take(path, arrays, "y", outputs, required=targets)
+    if WEIGHT not in arrays:
+        slip = next((name for name in arrays if near(name, [WEIGHT])), None)
+        if slip:
+            raise RowFault(f"{path} has an array `{slip}`{near(slip, [WEIGHT])}")
+    assert x is not None
+    return x, y, arrays.get(WEIGHT)
+
+
+def read_npy(path: Path, targets: bool) -> Parts:
+    """Reads x from `a_x.npy`, y from `a_y.npy` beside it and, where it exists, sample_weight from
+    `a_sample_weight.npy`.
+
+    Args:
+        path: the file with x: its name is `x.npy` or ends in `_x.npy`; any name will do where no targets are needed.
+        targets: whether y has to be there.
+
+    Returns:
+        x, y and sample_weight; the latter two None where their files are not there.
+
+    Raises:
+        RowFault: the name does not say which file is its partner, or that is missing; or a file is damaged.
+    """
+    paired = path.name == "x.npy" or path.name.endswith("_x.npy")
+    if not paired:
+        if targets:
+            raise RowFault(
+                f"{path} is one array, and its name does not say where the targets are. Expected a pair `NAME_x.npy` "
+                "and `NAME_y.npy` (name the first), or one `.npz` with `x` and `y`"
+            )
+        return _load_array(path), None, None
+    stem = path.name.removesuffix("x.npy")
+    partner, weights = path.with_name(f"{stem}y.npy"), path.with_name(f"{stem}{WEIGHT}.npy")
+    if targets and not partner.is_file():
+        raise RowFault(f"the file {partner}, the targets of {path.name}, is missing{near_files(partner)}")
+    return (
+        _load_array(path),
+        _load_array(partner) if partner.is_file() else None,
+        _load_array(weights) if weights.is_file() else None,
+    )
+
+
+def _load_array(path: Path) -> Array:
+    array = _load(path)
+    if isinstance(array, dict):
+        raise RowFault(f"{path} is an archive of arrays. Name it `.npz`")
+    return array
+
+
+def _load(path: Path) -> Array | dict[str, Array]:
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, OSError, KeyError) as error:
+        if "allow_pickle" in str(error):
+            raise RowFault(
+                f"{path} holds Python objects, or is no NumPy file; neither is read, since unpickling runs code. Save "
+                "arrays of numbers or strings with `np.save` or `np.savez`"
+            ) from error
+        raise RowFault(f"{path} cannot be read as a NumPy file: {' '.join(str(error).split())}") from error
+
+
+def _take(
+    path: Path, arrays: dict[str, Array], kind: str, names: Sequence[str] | None, *, required: bool
+) -> Arrays | None:
+    """The arrays of x or y: `x`, or `x_<input>` for each of several inputs."""
+    prefixed = [name.removeprefix(f"{kind}_") for name in arrays if name.startswith(f"{kind}_")]
+    if names is None:
+        names = prefixed if kind not in arrays and prefixed else [kind]
+    if len(names) == 1:
+        key = kind if kind in arrays else f"{kind}_{names[0]}"
+        if key in arrays:
+            return arrays[key]
+        expected = [kind]
+    else:
+        expected = [f"{kind}_{name}" for name in names]
+        if all(key in arrays for key in expected):
+            return {name: arrays[f"{kind}_{name}"] for name in names}
+        if not required and not any(key in arrays for key in expected):
+            return None
+    if not required and len(names) == 1:
+        return None
+    missing = [key for key in expected if key not in arrays]
+    raise RowFault(f"{path} lacks {listed(missing)}; it has {listed(arrays) or 'no arrays'}{near(missing[0], arrays)}")
