@@ -1,7 +1,7 @@
-"""Writes `composer/compiler/keras_table.json` from the installed Keras: what optimizers, losses, metrics, callbacks, ... there are.
+"""Writes `composer/compiler/keras_table.json` from the installed Keras: its optimizers, losses, metrics, callbacks, ...
 
-Run by hand when Keras moves: `python -m tests.make_keras_table`. `tests/compiler/test_keras_table.py` holds the table against the
-installed Keras.
+Run by hand when Keras moves: `python -m tests.make_keras_table`. `tests/compiler/test_keras_table.py` holds the table
+against the installed Keras.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ TABLE = Path(__file__).parents[1] / "composer" / "compiler" / "keras_table.json"
 # Classes nobody names in a spec: bases, wrappers and what `fit` makes itself.
 LEFT_OUT = {
     "Optimizer", "OptimizerMap", "MultiOptimizer", "LearningRateSchedule", "Loss", "LossFunctionWrapper", "Metric",
-    "MeanMetricWrapper", "Callback", "CallbackList", "History", "ProgbarLogger", "Regularizer", "Initializer", "Constraint",
+    "MeanMetricWrapper", "Callback", "CallbackList", "History", "ProgbarLogger", "Regularizer", "Initializer",
+    "Constraint",
 }  # fmt: skip
 # Known, but made from Python functions: a spec cannot say them.
 FROM_PYTHON = {"LambdaCallback", "LearningRateScheduler"}
@@ -57,8 +58,9 @@ BY_NAME: dict[str, str] = {
     "schedule": "function",
 }
 WHOLE = {  # an integer default of these means a count, of others just a number
-    "patience", "start_from_epoch", "cooldown", "num_thresholds", "num_labels", "num_classes", "num_regressors", "k", "top_k",
-    "class_id", "ignore_class", "ema_overwrite_frequency", "gradient_accumulation_steps", "ns_steps", "max_to_keep",
+    "patience", "start_from_epoch", "cooldown", "num_thresholds", "num_labels", "num_classes", "num_regressors", "k",
+    "top_k", "class_id", "ignore_class", "ema_overwrite_frequency", "gradient_accumulation_steps", "ns_steps",
+    "max_to_keep",
     "histogram_freq", "embeddings_freq", "dynamic_growth_steps", "warmup_steps",
 }  # fmt: skip
 
@@ -73,8 +75,7 @@ def build_table() -> dict[str, Any]:
         "optimizer": (keras.optimizers, keras.optimizers.Optimizer, {}),
         "schedule": (keras.optimizers.schedules, keras.optimizers.schedules.LearningRateSchedule, {}),
         "loss": (keras.losses, keras.losses.Loss, LOSSES),
-        # `acc` is not in Keras' own dictionary: `compile` knows it, and picks by the shapes as for `accuracy`
-        "metric": (keras.metrics, keras.metrics.Metric, {**METRICS, "acc": keras.metrics.Accuracy}),
+        "metric": (keras.metrics, keras.metrics.Metric, METRICS),
         "callback": (keras.callbacks, keras.callbacks.Callback, {}),
         "regularizer": (keras.regularizers, keras.regularizers.Regularizer, {}),
         "initializer": (keras.initializers, keras.initializers.Initializer, {}),
@@ -157,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 
 def _snake(name: str) -> str:
-    """The usual spelling, as Keras makes it (`keras.src.utils.naming.to_snake_case`), with names like `NaN` kept whole."""
+    """The usual spelling, as `keras.src.utils.naming.to_snake_case` makes it, but with names like `NaN` kept whole."""
     for odd, even in (("NaN", "Nan"), ("IoU", "Iou"), ("RMSprop", "Rmsprop"), ("AdamW", "Adamw")):
         name = name.replace(odd, even)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)

@@ -92,12 +92,12 @@ def _report_collision(name: str, branch: Branch, other: Branch, faults: Faults) 
     span = (branch.node.alias or branch.node.model).span
     if branch.model == other.model and branch.node.alias is None and other.node.alias is None:
         label = f"`{name}` is in this composition already"
-        help = (
+        mend = [
             f"give it a name of its own, `{name} as {name}_b`, to make two members that share weights",
             f"or write `{name} copies=2` for two members with weights of their own",
-        )
+        ]
     else:
         origin = f"a member of `{other.name} copies={other.copies}`" if other.copies is not None else "a branch before"
         label = f"`{name}` is the name of {origin}" if name in other.members or other.name == name else ""
-        help = (f"rename one of them: `{branch.model} as NAME`",)
-    faults.error("MG205", f"two members would be called `{name}`", span, label=label, help=help)
+        mend = [f"rename one of them: `{branch.model} as NAME`"]
+    faults.error("MG205", f"two members would be called `{name}`", span, label=label, help=mend)

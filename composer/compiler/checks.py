@@ -89,11 +89,12 @@ def _check_split(member: Member, signature: ModelSignature, split: str, faults: 
             help=("run it as one replica",),
         )
     if signature.coupled_layers:
+        layers = signature.coupled_layers
+        take = "takes" if len(layers) == 1 else "take"
         faults.warning(
             "MG320",
-            f"replicas of `{member.name}` do not train exactly like the model alone: {_layers(signature.coupled_layers)} "
-            f"of model `{member.model}` {'takes' if len(signature.coupled_layers) == 1 else 'take'} statistics over the rows "
-            "of one replica",
+            f"replicas of `{member.name}` do not train exactly like the model alone: {_layers(layers)} of model "
+            f"`{member.model}` {take} statistics over the rows of one replica",
             member.span,
             label="batch statistics are per replica",
             help=("predictions are not affected; for training alike, run it as one replica",),

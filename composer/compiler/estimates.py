@@ -38,9 +38,10 @@ def replica_cost(member: Member, num_replicas: int, signature: ModelSignature | 
 
 
 def device_loads(members: Iterable[MemberPlan], devices: Iterable[Device]) -> tuple[DeviceLoad, ...]:
-    """What each device carries: the weights and slots that live there, the work and activations of the replicas that run there.
+    """What each device carries: weights and slots that live there, work and activations of the replicas that run there.
 
-    Weights of a model stay where its first replica runs, unless `weights=` moves them; members that share weights count them once.
+    Weights of a model stay where its first replica runs, unless `weights=` moves them; members that share weights count
+    them once.
 
     Args:
         members: the placed members.

@@ -9,7 +9,6 @@ from composer.diagnostics import Diagnostic
 from composer.language.nodes import Source
 from composer.source import Span
 
-
 DeviceKind: TypeAlias = Literal["cpu", "gpu"]
 
 
@@ -37,9 +36,10 @@ class DeviceRequest:
 class Call:
     """A Keras object to be made: its class name and its keyword arguments, in the order written.
 
-    `family` is `optimizer`, `schedule`, `loss`, `metric`, `callback`, ...: what the name was looked up in. The name is an
-    attribute of the family's module in Keras (`keras.losses`, ...), with one exception: a loss or metric that was written bare
-    (`mse`, `accuracy`) keeps that string, which `compile` takes as it is, because a metric's key in the history follows it.
+    `family` is `optimizer`, `schedule`, `loss`, `metric`, `callback`, ...: what the name was looked up in. The name is
+    an attribute of the family's module in Keras (`keras.losses`, ...), with one exception: a loss or metric that was
+    written bare (`mse`, `accuracy`) keeps that string, which `compile` takes as it is, because a metric's key in the
+    history follows it.
     """
 
     family: str
@@ -47,7 +47,7 @@ class Call:
     arguments: tuple[tuple[str, Value], ...] = ()
 
 
-Value: TypeAlias = "int | float | str | bool | None | Call | tuple[Value, ...] | Map"
+Value: TypeAlias = "int | float | str | bool | Call | tuple[Value, ...] | Map | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Names and calls of Keras objects in a spec (`adam(learning_rate=1e-3)`, `mse`) -> `ir.Call`, judged by the table of what Keras has."""
+"""Names and calls of Keras objects in a spec (`adam(learning_rate=1e-3)`, `mse`) -> `ir.Call`.
+
+Judged by the table of what Keras has: names, arguments and the kinds of their values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from composer.compiler import ir, keras_table
 from composer.compiler.faults import Faults
 from composer.compiler.keras_table import Entry, Parameter
-from composer.compiler.values import describe
+from composer.compiler.values import describe, show
 from composer.language import nodes
 from composer.source import Span
 
@@ -29,8 +32,10 @@ _NOUNS = {
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A numeric argument given as a list: one value for each copy of a branch. It stands in an `ir.Call` only until the copies
-    are told apart (`pick`)."""
+    """A numeric argument given as a list: one value for each copy of a branch.
+
+    It stands in an `ir.Call` only until the copies are told apart (`pick`).
+    """
 
     values: tuple[int | float, ...]
     span: Span
@@ -57,11 +62,14 @@ def resolve_call(value: nodes.Value, family: str, faults: Faults) -> ir.Call | N
         expected = _noun(family)
         faults.error("MG208", f"expected {expected}, not {describe(value)}", value.span, label=f"expected {expected}")
         return None
+    bare = not isinstance(value, nodes.Call)
+    if bare and name.text.lower() in keras_table.CHOSEN_BY_KERAS.get(family, ()):
+        return ir.Call(family, name.text)
     entry = _lookup(name, family, faults)
     if entry is None:
         return None
     found = _arguments(entry, arguments, name, faults, sweeps=family in ("optimizer", "schedule"))
-    if not isinstance(value, nodes.Call) and name.text in entry.strings:
+    if bare and name.text in entry.strings:
         return ir.Call(family, name.text)  # as Keras takes it: a metric's key in the history is the string itself
     return ir.Call(family, entry.name, found)
 
@@ -89,6 +97,7 @@ def _lookup(name: nodes.Name, family: str, faults: Faults) -> Entry | None:
     if entry is None:
         known = [entry.spelled for entry in keras_table.entries(family).values()]
         known += [text for entry in keras_table.entries(family).values() for text in entry.strings if len(text) < 6]
+        known += keras_table.CHOSEN_BY_KERAS.get(family, ())
         faults.error(
             "MG212",
             f"Keras has no {family} `{name.text}`",
@@ -154,7 +163,7 @@ def _argument(entry: Entry, option: nodes.Option, parameter: Parameter, faults: 
     if isinstance(value, nodes.ListValue):
         numbers = _numbers(value, kinds)
         if "list" in kinds and all(isinstance(item, nodes.Literal | nodes.Identifier) for item in value.items):
-            return tuple(item.value if isinstance(item, nodes.Literal) else item.name for item in value.items)  # type: ignore[union-attr]
+            return tuple(_atom(item) for item in value.items)
         if sweeps and numbers:
             return Sweep(numbers, value.span)  # type: ignore[return-value]
     if isinstance(value, nodes.MapValue) and "map" in kinds:
@@ -186,12 +195,15 @@ def _numbers(value: nodes.ListValue, kinds: tuple[str, ...]) -> tuple[int | floa
     return tuple(literals) if all(_is_scalar(literal, numeric) for literal in literals) else ()  # type: ignore[arg-type]
 
 
-def _map(value: nodes.MapValue) -> ir.Map:
-    def text(item: nodes.Value) -> int | float | str:
-        plain = item.value if isinstance(item, nodes.Literal) else getattr(item, "name", "")
-        return plain if isinstance(plain, int | float | str) else ""
+def _atom(value: nodes.Value) -> int | float | str | bool | None:
+    """A literal's value, a bare name as a string, and anything else as it is written."""
+    if isinstance(value, nodes.Literal):
+        return value.value
+    return value.name if isinstance(value, nodes.Identifier) else show(value)
 
-    return ir.Map(tuple((text(key), text(item)) for key, item in value.items))
+
+def _map(value: nodes.MapValue) -> ir.Map:
+    return ir.Map(tuple((show(key) if (k := _atom(key)) is None else k, _atom(item)) for key, item in value.items))
 
 
 def _report_unknown(entry: Entry, option: nodes.Option, faults: Faults) -> None:

@@ -1,7 +1,7 @@
 """What Keras has, as data: optimizers, schedules, losses, metrics and callbacks, with their parameters.
 
-The table is `keras_table.json`, written from an installed Keras by `python -m tests.make_keras_table`, and read on first use;
-Keras itself is never imported here.
+The table is `keras_table.json`, written from an installed Keras by `python -m tests.make_keras_table`, and read on
+first use; Keras itself is never imported here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+CHOSEN_BY_KERAS = {"loss": ("crossentropy", "ce"), "metric": ("accuracy", "acc")}
+"""Words for which `compile` picks a class by the shape of the targets (`keras/src/trainers/compile_utils.py`)."""
 
 _FILE = Path(__file__).with_name("keras_table.json")
 

@@ -1,7 +1,7 @@
 """How much state an optimizer keeps, in copies of the weights it trains.
 
-Read from the `build` methods in `keras/src/optimizers` of Keras 3.15; `tests/compiler/test_optimizer_slots.py` holds the table against
-optimizers built by the installed Keras.
+Read from the `build` methods in `keras/src/optimizers` of Keras 3.15; `tests/compiler/test_optimizer_slots.py` holds
+the table against optimizers that the installed Keras has built.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The options a spec may give, as pydantic models, and their faults in human words.
 
-A model says what a value may be; the `description` of a field says it to people. What pydantic itself says of a fault never
-shows: its place picks the span, the description makes the message.
+A model says what a value may be; the `description` of a field says it to people. What pydantic itself says of a fault
+never shows: its place picks the span, the description makes the message.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ def device_request(devices: nodes.Devices | None, faults: Faults) -> ir.DeviceRe
     kind: ir.DeviceKind = "gpu" if devices.kind == "gpus" else "cpu"
     indices = devices.indices if devices.indices is not None else tuple(range(devices.count or 0))
     if not indices:
+        given = "an empty list" if devices.count is None else devices.count
         faults.error(
             "MG208",
-            f"`{devices.kind}` cannot be {'an empty list' if devices.count is None else devices.count}: expected at least one",
+            f"`{devices.kind}` cannot be {given}: expected at least one",
             devices.span,
             label="expected 1 or more",
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from composer.catalog import ModelSignature
 from composer.compiler.ir import Composition, Device, Member
+from composer.compiler.plan_json import plan_to_dict
+from composer.compiler.plan_text import render_plan
 from composer.diagnostics import Diagnostic
 
 
@@ -58,7 +61,13 @@ class DeviceLoad:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole plan."""
+    """The whole plan.
+
+    Example:
+        >>> print(plan)
+        plan: 2 members on gpu:0 gpu:1 gpu:2 gpu:3
+        ...
+    """
 
     composition: Composition
     topology: DeviceTopology
@@ -67,3 +76,18 @@ class Plan:
     strategy: Literal["join"] = "join"
     notes: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self) -> str:
+        """The plan for people: members and devices in aligned columns, the same text each time."""
+        return render_plan(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data, described by `composer.compiler.schema.plan_schema`."""
+        return plan_to_dict(self)
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON text, indented by two spaces, without a line end."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)

@@ -132,7 +132,7 @@ def _check_shared_weights(composition: ir.Composition, faults: Faults) -> None:
         if other.train.optimizer != member.train.optimizer:
             faults.error(
                 "MG306",
-                f"`{other.name}` and `{member.name}` share the weights of model `{member.model}` and differ in their optimizer",
+                f"`{other.name}` and `{member.name}` share the weights of model `{member.model}`, but not an optimizer",
                 member.span,
                 label=f"`{other.name}` has another optimizer",
                 help=(

@@ -1,4 +1,4 @@
-"""`nodes.Spec` + catalog of models -> `ir.Composition`: names looked up, copies expanded, options judged, seeds derived.
+"""`nodes.Spec` + catalog -> `ir.Composition`: names looked up, copies expanded, options judged, seeds derived.
 
 All faults (MG2xx) are reported together. Nothing is placed, nothing is imported or run.
 """
@@ -30,8 +30,8 @@ def resolve(
     Args:
         spec: the syntax tree.
         source: the text it came from, for the places of diagnostics.
-        catalog: the models the caller passes by name, besides those the spec declares. Without it, and without a `model`
-            statement, every name is free: each is a model that will be passed later.
+        catalog: the models the caller passes by name, besides those the spec declares. Without it, and without a
+            `model` statement, every name is free: each is a model that will be passed later.
         graph: the composition to take, by its `let` name; the unnamed one where None.
 
     Returns:
@@ -102,8 +102,11 @@ class _Settings:
 def _open_scopes(
     statements: Statements, chosen: nodes.Parallel | None, catalog: ModelCatalog | None, faults: Faults
 ) -> list[_Scope]:
-    """Every composition of the spec. Models are looked up in those not chosen only where the spec declares its models: a
-    caller passes what the chosen one needs."""
+    """Every composition of the spec.
+
+    Models are looked up in those not chosen only where the spec declares its models: a caller passes what the chosen
+    one needs.
+    """
     known: Collection[str] | None = {**statements.models, **(catalog or {})}
     if catalog is None and not statements.models:
         known = None

@@ -36,11 +36,11 @@ def collect(spec: nodes.Spec, source: SourceText, faults: Faults) -> Statements:
     train = [s for s in spec.statements if isinstance(s, nodes.Train)]
     lets = _by_name("let", (s for s in spec.statements if isinstance(s, nodes.Let)), source, faults)
     defaults = [s for s in train if s.name is None]
-    for again in defaults[1:]:
+    for extra in defaults[1:]:
         faults.error(
             "MG204",
             "`train *` is given twice",
-            again.span,
+            extra.span,
             label="given again",
             help=("merge both into one statement",),
         )

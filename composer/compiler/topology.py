@@ -23,11 +23,8 @@ def topology_for(composition: ir.Composition, machine: DeviceTopology | None = N
         DeviceTopology(cpus=1, gpus=3, simulated=False)
     """
     machine = machine or DeviceTopology()
-    named = (
-        [Device(composition.devices.kind, index) for index in composition.devices.indices]
-        if (composition.devices.kind != "auto")
-        else []
-    )
+    request = composition.devices
+    named = [Device(request.kind, index) for index in request.indices if request.kind != "auto"]
     named += [pin for member in composition.members for pin in member.at]
     if isinstance(composition.merge, Device):
         named.append(composition.merge)
@@ -44,7 +41,7 @@ def devices_of(topology: DeviceTopology, kind: DeviceKind) -> tuple[Device, ...]
 
 
 def available(request: ir.DeviceRequest, topology: DeviceTopology, faults: Faults) -> tuple[Device, ...]:
-    """The devices a composition runs on: those of `on`, or the GPUs there are, or else the CPUs. Missing ones are reported."""
+    """The devices a composition runs on: those of `on`, or the GPUs there are, or else the CPUs. Reports missing."""
     if request.kind == "auto":
         return devices_of(topology, "gpu") or devices_of(topology, "cpu")
     there = devices_of(topology, request.kind)
@@ -96,8 +93,8 @@ def _there(kind: DeviceKind, topology: DeviceTopology) -> str:
 def _mend(kind: DeviceKind, count: int) -> tuple[str, ...]:
     return (
         "ask for what is there; `on auto` takes all of it",
-        f"to try it without the {kind.upper()}s, let CPU devices stand in: `--simulate {count}`, or `composer.simulate({count})` "
-        "before TensorFlow starts",
+        f"to try it without the {kind.upper()}s, let CPU devices stand in: `--simulate {count}`, or "
+        f"`composer.simulate({count})` before TensorFlow starts",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from composer.compiler import ir
 from composer.compiler.faults import Faults
-from composer.compiler.keras_calls import Sweep, pick, resolve_call, sweeps_in
+from composer.compiler.keras_calls import pick, resolve_call, sweeps_in
 from composer.compiler.options import TrainOptions, read_options
 from composer.compiler.values import describe, show
 from composer.language import nodes
@@ -76,8 +76,11 @@ def settings(trainings: Sequence[Training], place: Place, faults: Faults) -> ir.
 
 
 def seed(trainings: Sequence[Training], place: Place, faults: Faults) -> int:
-    """A member's seed. Under its own name it is taken as given; a seed for several members is a base that is combined with
-    each one's name; without any it comes from the name alone, so that other members never change it."""
+    """A member's seed.
+
+    Under its own name it is taken as given; a seed for several members is a base that is combined with each one's name;
+    without any it comes from the name alone, so that other members never change it.
+    """
     for training in reversed(trainings):
         given = training.values.get("seed")
         if isinstance(given, tuple):
@@ -109,7 +112,7 @@ def _fits(length: int, span: Span, what: str, place: Place, faults: Faults) -> b
     else:
         faults.error(
             "MG209",
-            f"{what} needs one value for each copy: `{place.branch}` has {place.copies} copies, the list {length} values",
+            f"{what} needs one value for each copy: `{place.branch}` has {place.copies} copies, not {length}",
             span,
             label=f"expected {place.copies} values",
         )
