@@ -90,11 +90,9 @@ def _load_array(path: Path) -> Array:
 
 def _load(path: Path) -> Array | dict[str, Array]:
     try:
-        loaded: Any = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
+        with path.open("rb") as file:  # NumPy leaves a damaged archive open
+            loaded: Any = np.load(file, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except (ValueError, EOFError, zipfile.BadZipFile, OSError, KeyError) as error:
         if "allow_pickle" in str(error):
             raise RowFault(

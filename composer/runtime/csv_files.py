@@ -65,7 +65,9 @@ def read_csv(
             if names[index] not in ignored:
                 readers[names[index]] = _Strings()
             converters[index] = readers.get(names[index], _nothing)
-    if len(table) and table.shape[1] != len(names):
+    if not len(table):
+        raise RowFault(f"{path} has no rows below its column names")
+    if table.shape[1] != len(names):
         raise RowFault(_locate(path, names, names) or f"{path} has {table.shape[1]} columns and {len(names)} names")
     return {
         name: readers[name].take(table[:, index]) if name in readers else table[:, index]

@@ -13,6 +13,8 @@ from composer.graph.hints import listed
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arrays: TypeAlias = "Array | dict[str, Array]"
 
+TEXT_KINDS = "USOT"  # kinds of NumPy types that hold strings
+
 
 class RowFault(Exception):  # noqa: N818 - never leaves `runtime`: `load_rows` adds the member's name
     """Why a source gives no rows for a member, in words that name the file, the column and the mend."""
@@ -71,7 +73,8 @@ def check_rows(label: str, x: Arrays, y: Arrays | None, weight: Array | None, si
         signature: of the model; None checks the lengths alone.
 
     Raises:
-        RowFault: there are no rows, lengths differ, a name is missing, or a row of x has not the shape the model takes.
+        RowFault: there are no rows, lengths differ, a name is missing, the targets are strings, or a row of x has not
+            the shape the model takes.
     """
     parts = {**_parts("x", x), **_parts("y", y), **_parts("sample_weight", weight)}
     for name, array in parts.items():
@@ -83,6 +86,12 @@ def check_rows(label: str, x: Arrays, y: Arrays | None, weight: Array | None, si
         raise RowFault(f"the arrays of {label} differ in their number of rows: {listed}. Expected as many in each")
     if 0 in lengths.values():
         raise RowFault(f"{label} has no rows")
+    for name, array in _parts("y", y).items():
+        if array.dtype.kind in TEXT_KINDS:
+            raise RowFault(
+                f"`{name}` of {label} holds strings such as {str(array.ravel()[0])!r}. Expected numbers: give the "
+                "index of each class, or a table, whose strings become indices"
+            )
     if signature is not None:
         _check_inputs(label, x, signature.inputs)
 
@@ -128,7 +137,7 @@ def _fits(row: tuple[int, ...], taken: tuple[int | None, ...]) -> bool:
 
 
 def _check_kind(label: str, name: str, array: Array, tensor: TensorSignature) -> None:
-    text = array.dtype.kind in "USOT"
+    text = array.dtype.kind in TEXT_KINDS
     if text != (tensor.dtype == "string"):
         raise RowFault(
             f"`{name}` of {label} holds {'strings' if text else 'numbers'}, and the model's input `{tensor.name}` "

@@ -1,0 +1,115 @@
+"""Joint programs: one traced function that steps every member that has a batch and has not stopped.
+
+Each member's step stands under a condition. A member without a batch costs the test of a boolean; its weights, slots and
+statistics are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from composer.engine.units import Unit
+
+Logs = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MemberStep:
+    """A unit's step with the structure of the batches it takes."""
+
+    unit: Unit
+    step: Callable[[Any], Any]
+    batch_spec: Any
+
+
+class JointProgram:
+    """Steps several members in one call.
+
+    Args:
+        members: in the order they run.
+        running: by member, a boolean variable; a member whose variable is false is skipped.
+        eager: run op by op, for debugging.
+        jit: `on` and `off` overrule each model's own `jit_compile`. A member with replicas is never compiled by XLA, which
+            would ignore their devices.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[MemberStep],
+        running: Mapping[str, tf.Variable] | None = None,
+        *,
+        eager: bool = False,
+        jit: str = "auto",
+    ) -> None:
+        self.members = tuple(members)
+        self.names = tuple(member.unit.name for member in self.members)
+        self.running = dict(running or {})
+        self.eager = eager
+        self.jit = jit
+        self._steps: dict[str, Callable[[Any], Any]] = {}
+        self._results: dict[str, Any] = {}  # by member, the structure of what its step returns, as tensor specs
+        if not eager:
+            for member in self.members:
+                self._trace(member)
+        self._function = self._joint if eager else tf.function(self._joint)
+        self._step_function = self._next_and_joint if eager else tf.function(self._next_and_joint)
+
+    def __call__(self, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
+        """Run one step. Returns which members ran, in the order of `names`, and each member's result; the result of a
+        member that did not run has the right structure and means nothing."""
+        return self._function(dict(batches))
+
+    def step(self, iterator: Any) -> tuple[tf.Tensor, dict[str, Any]]:
+        """Take the next element of an iterator and run it, inside one call."""
+        return self._step_function(iterator)
+
+    def _trace(self, member: MemberStep) -> None:
+        """Trace a member's step by itself: what it makes on first use (metrics, seed states) must not be made in a branch."""
+        wanted = self.jit == "on" or (self.jit == "auto" and bool(getattr(member.unit.model, "jit_compile", False)))
+        step = tf.function(member.step, jit_compile=True if wanted and len(member.unit.devices) == 1 else None)
+        concrete = step.get_concrete_function(member.batch_spec)
+        self._steps[member.unit.name] = step
+        self._results[member.unit.name] = concrete.structured_outputs
+
+    def _next_and_joint(self, iterator: Any) -> tuple[tf.Tensor, dict[str, Any]]:
+        return self._joint(next(iterator))
+
+    def _joint(self, batches: dict[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
+        ran, results = [], {}
+        for member in self.members:
+            name = member.unit.name
+            batch = batches[name]
+            active = batch.has_value()
+            if name in self.running:
+                active = tf.logical_and(active, self.running[name])
+            results[name] = self._run(member, batch, active)
+            ran.append(active)
+        with tf.device("/device:CPU:0"):
+            return tf.stack(ran), results
+
+    def _run(self, member: MemberStep, batch: tf.experimental.Optional, active: tf.Tensor) -> Any:
+        name = member.unit.name
+        if self.eager:
+            return member.step(batch.get_value()) if bool(active) else {}
+        return tf.cond(
+            active,
+            lambda: self._steps[name](batch.get_value()),
+            lambda: keras.tree.map_structure(_nothing, self._results[name]),
+        )
+
+
+def _nothing(like: Any) -> Any:
+    """A tensor of the dtype and rank of another, empty where its shape is open."""
+    return tf.zeros([size or 0 for size in like.shape], like.dtype)
+
+
+def to_python(logs: Logs) -> Logs:
+    """Logs as floats; metrics that are no scalars as arrays."""
+    values = {key: np.asarray(value) for key, value in logs.items()}
+    return {key: float(value) if value.ndim == 0 else value for key, value in values.items()}

@@ -1,0 +1,155 @@
+"""A unit is what the engine steps: one member with the devices it runs on. The functions here run one step of one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from composer.graph.layers import call_model, call_replica
+from composer.graph.slicing import join_rows, split_rows
+
+Batch = Any  # x, (x,), (x, y) or (x, y, sample_weight), each a tensor or a structure of tensors
+Step = Callable[[Batch], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One member as the engine sees it.
+
+    Args:
+        name: the member's name.
+        model: the user's own model, with its own optimizer, loss and metrics.
+        devices: TensorFlow device names, one a replica.
+        merge: the device on which replica outputs are joined and the loss is taken.
+    """
+
+    name: str
+    model: keras.Model
+    devices: tuple[str, ...]
+    merge: str
+
+    @property
+    def home(self) -> str:
+        """The device of everything that is done once for all replicas."""
+        return self.devices[0] if len(self.devices) == 1 else self.merge
+
+
+def overrides(model: keras.Model, method: str) -> bool:
+    """Whether a model's class replaces one of Keras' own methods, such as `train_step`."""
+    return getattr(type(model), method) is not getattr(keras.Model, method)
+
+
+def train_step(unit: Unit) -> Step:
+    """The member's own `train_step`, wholly on its device; of a replicated member, the split step."""
+    return _placed(unit, unit.model.train_step if len(unit.devices) == 1 else lambda batch: _replicated_train_step(unit, batch))
+
+
+def test_step(unit: Unit) -> Step:
+    """The member's own `test_step`, wholly on its device; of a replicated member, the split step."""
+    return _placed(unit, unit.model.test_step if len(unit.devices) == 1 else lambda batch: _replicated_test_step(unit, batch))
+
+
+def predict_step(unit: Unit) -> Callable[[Batch], Any]:
+    """The member's own `predict_step`, wholly on its device; of a replicated member, the split forward pass."""
+    if len(unit.devices) == 1:
+        return _placed(unit, unit.model.predict_step)
+    return _placed(unit, lambda batch: _forward(unit, keras.utils.unpack_x_y_sample_weight(batch)[0], training=False)[0])
+
+
+def _placed(unit: Unit, step: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
+    def run(batch: Batch) -> Any:
+        with tf.device(unit.home):
+            return step(batch)
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Replica:
+    """One replica's forward pass as its backward pass needs it."""
+
+    device: str
+    tape: tf.GradientTape
+    outputs: Any
+
+
+def _forward(unit: Unit, x: Any, training: bool) -> tuple[Any, list[_Replica]]:
+    """Every replica on its slice under a tape of its own; the joined outputs."""
+    replicas: list[_Replica] = []
+    for device, part in zip(unit.devices, split_rows(x, len(unit.devices)), strict=True):
+        with tf.device(device), tf.GradientTape(watch_accessed_variables=training) as tape:
+            if replicas:
+                outputs = call_replica(unit.model, part, replicas[0].outputs, training)
+            else:
+                outputs = call_model(unit.model, part, training)
+        replicas.append(_Replica(device, tape, outputs))
+    with tf.device(unit.merge):
+        return join_rows([replica.outputs for replica in replicas]), replicas
+
+
+def _replicated_train_step(unit: Unit, batch: Batch) -> dict[str, Any]:
+    """Keras' `train_step` with the forward and backward pass of each slice on its own device.
+
+    One loss over the joined outputs, so that it and its gradient are those of the whole batch, whatever the slices' sizes;
+    one tape a replica, because the operations of a gradient go where `tape.gradient` is called.
+    """
+    model = unit.model
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+    y_pred, replicas = _forward(unit, x, training=True)
+    weights = model.trainable_weights
+    with tf.GradientTape() as head:
+        head.watch(y_pred)
+        loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+        scaled = model.optimizer.scale_loss(loss)
+    _update_loss_tracker(model, loss, x)
+    from_outputs, from_weights = head.gradient(scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE)
+    parts = [from_weights]
+    for replica, upstream in zip(replicas, _split_gradients(from_outputs, y_pred, replicas), strict=True):
+        with tf.device(replica.device):
+            parts.append(replica.tape.gradient(replica.outputs, weights, output_gradients=upstream))
+    gradients = [_sum(part) for part in zip(*parts, strict=True)]
+    model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def _replicated_test_step(unit: Unit, batch: Batch) -> dict[str, Any]:
+    model = unit.model
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+    y_pred, _ = _forward(unit, x, training=False)
+    loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
+    _update_loss_tracker(model, loss, x)
+    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def _update_loss_tracker(model: keras.Model, loss: Any, x: Any) -> None:
+    rows = tf.shape(keras.tree.flatten(x)[0])[0]
+    for metric in model.metrics:
+        if metric.name == "loss":
+            metric.update_state(loss, sample_weight=rows)
+
+
+def _split_gradients(gradients: Any, outputs: Any, replicas: list[_Replica]) -> list[Any]:
+    """The gradient of the joined outputs, cut to the rows of each replica; zeros for an output that no loss reads."""
+    leaves = [
+        tf.zeros_like(output) if gradient is None else gradient
+        for gradient, output in zip(keras.tree.flatten(gradients), keras.tree.flatten(outputs), strict=True)
+    ]
+    sizes = tf.stack([tf.shape(keras.tree.flatten(replica.outputs)[0])[0] for replica in replicas])
+    slices = zip(*(tf.split(leaf, sizes, axis=0) for leaf in leaves), strict=True)
+    return [keras.tree.pack_sequence_as(outputs, part) for part in slices]
+
+
+def _sum(gradients: tuple[Any, ...]) -> Any:
+    """The sum of the replicas' gradients of one weight: rows of an embedding are put together, not made dense."""
+    there = [gradient for gradient in gradients if gradient is not None]
+    if len(there) <= 1:
+        return there[0] if there else None
+    if all(isinstance(gradient, tf.IndexedSlices) for gradient in there):
+        values = tf.concat([gradient.values for gradient in there], axis=0)
+        indices = tf.concat([gradient.indices for gradient in there], axis=0)
+        return tf.IndexedSlices(values, indices, there[0].dense_shape)
+    return tf.add_n([tf.convert_to_tensor(gradient) for gradient in there])

@@ -1,0 +1,28 @@
+"""Every private name of Keras that composer needs, each because no public one does the work.
+
+`tests/graph/test_private.py` uses each of them as the code does, and so tells when a new version moves one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """All layers below a model, each once, those inside wrappers and nested models included."""
+    return list(model._flatten_layers(include_self=False, recursive=True))
+
+
+def symbolic_calls(layer: keras.layers.Layer) -> Iterator[tuple[list[Any], list[Any]]]:
+    """The symbolic inputs and outputs of each call of a layer in a functional graph."""
+    for node in layer._inbound_nodes:
+        yield node.input_tensors, node.output_tensors
+
+
+def replace_value(variable: keras.Variable, value: tf.Variable) -> None:
+    """Let a Keras variable stand for another TensorFlow variable: the only way to move one to another device."""
+    variable._value = value

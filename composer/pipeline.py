@@ -1,0 +1,211 @@
+"""The stages in order: text -> nodes -> composition -> plan -> joint model. What the public functions and the CLI call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from composer.catalog import ModelCatalog, ModelSignature
+from composer.catalog_files import signature_of_file
+from composer.compiler import ir, planner
+from composer.compiler.plan import DeviceTopology, Plan
+from composer.compiler.resolver import diagnose, resolve
+from composer.diagnostics import Diagnostic
+from composer.errors import SpecError
+from composer.language import nodes
+from composer.language import parser as language
+from composer.language.printer import print_spec
+from composer.language.reader import read_spec
+from composer.source import SourceText
+
+if TYPE_CHECKING:
+    import keras
+
+    from composer.runtime.composed_model import ComposedModel
+
+SpecLike: TypeAlias = "str | os.PathLike[str] | SourceText"
+
+SPEC_SUFFIX = ".mgpu"
+
+
+def read(spec: SpecLike) -> SourceText:
+    """The text of a spec.
+
+    Args:
+        spec: the text itself, or the path of a file: a `pathlib.Path`, or a string that ends in `.mgpu`.
+
+    Raises:
+        SpecError: if the file cannot be read.
+    """
+    if isinstance(spec, SourceText):
+        return spec
+    if isinstance(spec, os.PathLike) or (spec.endswith(SPEC_SUFFIX) and "\n" not in spec and "(" not in spec):
+        return read_spec(spec)
+    return SourceText(spec)
+
+
+def parse(spec: SpecLike) -> nodes.Spec:
+    """The syntax tree of a spec.
+
+    Raises:
+        SpecError: with all syntax faults (MG1xx).
+
+    Example:
+        >>> composer.parse("parallel(a, b x2)").statements[0].branches[1].replicas.count
+        2
+    """
+    return language.parse(read(spec))
+
+
+def format(spec: SpecLike) -> str:
+    """The spec in canonical layout, comments kept; formatting twice changes nothing.
+
+    Raises:
+        SpecError: with all syntax faults (MG1xx).
+
+    Example:
+        >>> composer.format("parallel( a,b   x2 )")
+        'parallel(a, b x2)\\n'
+    """
+    return print_spec(parse(spec))
+
+
+def check(spec: SpecLike, *, graph: str | None = None) -> list[Diagnostic]:
+    """All faults and warnings of a spec; an empty list for a sound one. Nothing the spec names is imported or run.
+
+    Args:
+        spec: text or path.
+        graph: judge this composition alone; None judges all of them.
+
+    Example:
+        >>> [fault.code for fault in composer.check("parallel(a, b y2)")]
+        ['MG101']
+    """
+    try:
+        source = read(spec)
+        tree = language.parse(source)
+        found = list(diagnose(tree, source, graph=graph))
+        if any(fault.severity == "error" for fault in found):
+            return found
+        planned = [_plan_declared(resolve(tree, source, graph=name), source, None) for name in _graphs(tree, graph)]
+    except SpecError as error:
+        return list(error.diagnostics)
+    return [*found, *(warning for plan in planned for warning in plan.warnings if warning not in found)]
+
+
+def plan(spec: SpecLike, *, graph: str | None = None, topology: DeviceTopology | None = None) -> Plan:
+    """What runs where, and why, from the spec and the files it names alone: no model is loaded.
+
+    Args:
+        spec: text or path.
+        graph: the composition to take, by its `let` name.
+        topology: the devices to plan for; the ones that the spec asks for where None.
+
+    Raises:
+        SpecError: with all faults of a stage.
+        DeviceError: if the topology lacks devices.
+
+    Example:
+        >>> print(composer.plan("parallel(a, b x2) on gpus=2"))
+    """
+    source = read(spec)
+    return _plan_declared(resolve(language.parse(source), source, graph=graph), source, topology)
+
+
+def compile(
+    spec: SpecLike,
+    models: Mapping[str, keras.Model] | None = None,
+    *,
+    graph: str | None = None,
+    allow_python: bool = False,
+    custom_objects: Mapping[str, Any] | None = None,
+    **named: keras.Model,
+) -> ComposedModel:
+    """Compile a spec to a joint model.
+
+    Args:
+        spec: text or path.
+        models: Keras models by the names the spec gives them, besides those it declares. They are neither copied nor
+            renamed: after `fit` they hold the trained state.
+        graph: the composition to take, by its `let` name.
+        allow_python: whether factories that the spec names may run.
+        custom_objects: classes and functions to load model files with, as in `keras.saving.load_model`.
+        **named: further models by name.
+
+    Raises:
+        SpecError: with all faults of a stage.
+        DeviceError: if the spec asks for devices that are not there.
+        GraphError: if a model cannot be loaded, copied, placed or split.
+
+    Example:
+        >>> joint = composer.compile("parallel(a, b x2) on gpus=2 merge=gpu", a=model_a, b=model_b)
+        >>> joint.members["b"].model is model_b
+        True
+    """
+    from composer.runtime.building import build_joint  # the one lazy import: `check` and `plan` start without TensorFlow
+
+    source = read(spec)
+    tree = language.parse(source)
+    given = {**(models or {}), **named}
+    return build_joint(tree, source, given, graph=graph, allow_python=allow_python, custom_objects=custom_objects)
+
+
+def load(path: str | os.PathLike[str], spec: SpecLike | None = None, *, custom_objects: Mapping[str, Any] | None = None) -> ComposedModel:
+    """Load a joint model saved with `joint.save`, in safe mode, with each member's settings and optimizer state.
+
+    Args:
+        path: the `.keras` file.
+        spec: compose its members anew under this spec (other replica counts or devices) instead of the saved one.
+        custom_objects: classes and functions of the user's own, as in `keras.saving.load_model`.
+
+    Raises:
+        ComposerError: if the file is missing, damaged or no joint model, or the spec names members it does not hold.
+
+    Example:
+        >>> joint.save("fleet.keras")
+        >>> composer.load("fleet.keras", "parallel(a, b x4) on gpus=4")
+    """
+    from composer.runtime.saving import load_joint
+
+    return load_joint(Path(path), None if spec is None else read(spec).text, custom_objects)
+
+
+def simulate(count: int) -> None:
+    """Let logical CPU devices stand in for GPUs in this process, for laptops and tests.
+
+    Args:
+        count: how many. A later call with as many or fewer changes nothing.
+
+    Raises:
+        DeviceError: if TensorFlow has started with fewer devices: they are fixed from then on.
+
+    Example:
+        >>> composer.simulate(4)
+    """
+    from composer.graph import devices
+
+    devices.simulate(count)
+
+
+def declared_signatures(composition: ir.Composition, folder: Path) -> dict[str, ModelSignature | None]:
+    """What the files that a composition names tell of their models, without loading any."""
+    catalog: dict[str, ModelSignature | None] = {}
+    for name, source in composition.models:
+        path = folder / source.path if isinstance(source, nodes.PathSource) else None
+        catalog[name] = signature_of_file(path) if path is not None and path.exists() else None
+    return catalog
+
+
+def _plan_declared(composition: ir.Composition, source: SourceText, topology: DeviceTopology | None) -> Plan:
+    catalog: ModelCatalog = declared_signatures(composition, source.folder)
+    return planner.plan(composition, topology or planner.topology_for(composition), catalog, source)
+
+
+def _graphs(tree: nodes.Spec, graph: str | None) -> list[str | None]:
+    """The names of the compositions to judge; None is the unnamed one."""
+    if graph is not None:
+        return [graph]
+    named: list[str | None] = [statement.name.text for statement in tree.statements if isinstance(statement, nodes.Let)]
+    return [*named, None] if any(isinstance(statement, nodes.Parallel) for statement in tree.statements) else named

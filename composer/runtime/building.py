@@ -1,0 +1,113 @@
+"""`build_joint`: a syntax tree and models become a joint model on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from composer.compiler import ir
+from composer.compiler.plan import MemberPlan, Plan
+from composer.compiler.planner import plan as plan_composition
+from composer.compiler.resolver import resolve
+from composer.errors import GraphError
+from composer.graph import devices
+from composer.graph.copies import copy_model
+from composer.graph.models import is_servable_only, load_model, load_models
+from composer.graph.placement import device_of, move_variables
+from composer.language import nodes
+from composer.runtime.composed_model import ComposedModel
+from composer.runtime.planning import signatures
+from composer.runtime.settings import compile_arguments
+from composer.source import SourceText
+
+
+def build_joint(
+    tree: nodes.Spec,
+    source: SourceText,
+    given: Mapping[str, keras.Model],
+    *,
+    graph: str | None = None,
+    allow_python: bool = False,
+    custom_objects: Mapping[str, Any] | None = None,
+) -> ComposedModel:
+    """Resolve, load, plan, place and join.
+
+    Args:
+        tree, source: the spec.
+        given: the models that the caller passes, by the names the spec gives them.
+        graph, allow_python, custom_objects: as in `composer.compile`.
+    """
+    for name, model in given.items():
+        if not isinstance(model, keras.Model):
+            raise GraphError(f"`{name}` must be a keras.Model. Received: {type(model).__name__}")
+    composition = resolve(tree, source, signatures(given), graph=graph)
+    _check_given(composition, given)
+    loading = {"allow_python": allow_python, "custom_objects": custom_objects}
+    models = {**given, **load_models(composition, source.folder, **loading)}
+    topology = devices.topology()
+    plan = plan_composition(composition, topology, signatures(models), source)
+    declared = dict(composition.models)
+    members: dict[str, keras.Model] = {}
+    for placed in plan.members:
+        home = devices.tensorflow_name(placed.devices[0], topology)
+        members[placed.member.name] = _member_model(placed, models, home)
+        declaration = declared.get(placed.member.model)
+        if placed.weights is not None:
+            move_variables(placed.member.name, members[placed.member.name], devices.tensorflow_name(placed.weights, topology))
+        elif declaration is not None and placed.member.copy_index is None:
+            model = _where_it_runs(placed, models[placed.member.model], home, declaration, source, loading)
+            members[placed.member.name] = models[placed.member.model] = model
+    _apply_settings(plan, members)
+    sources = {placed.member.name: _told_source(declared.get(placed.member.model)) for placed in plan.members}
+    return ComposedModel(plan, members, spec_text=source.text, sources=sources)
+
+
+def _check_given(composition: ir.Composition, given: Mapping[str, keras.Model]) -> None:
+    """Every model that the spec uses is declared or passed."""
+    declared = {name for name, source in composition.models if source is not None}
+    missing = sorted({member.model for member in composition.members} - declared - set(given))
+    if missing:
+        told = ", ".join(f"`{name}`" for name in missing)
+        raise GraphError(f"no model for {told}: declare it in the spec (`model {missing[0]} = ...`) or pass it by name")
+
+
+def _member_model(placed: MemberPlan, models: Mapping[str, keras.Model], home: str) -> keras.Model:
+    """The model itself, or the member's own copy, made where it runs."""
+    member, model = placed.member, models[placed.member.model]
+    if member.copy_index is None:
+        return model
+    with tf.device(home):
+        return copy_model(member.name, model, member.seed)
+
+
+def _where_it_runs(
+    placed: MemberPlan, model: keras.Model, home: str, declaration: nodes.Source, source: SourceText, loading: Mapping[str, Any]
+) -> keras.Model:
+    """A model that the spec names lives where it runs. One whose optimizer has state cannot be moved; it is loaded there."""
+    if all(device_of(variable) == home for variable in model.variables) or is_servable_only(model):
+        return model
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not optimizer.built:
+        move_variables(placed.member.name, model, home)
+        return model
+    with tf.device(home):
+        return load_model(placed.member.model, declaration, source.folder, seed=placed.member.seed, **loading)
+
+
+def _apply_settings(plan: Plan, members: Mapping[str, keras.Model]) -> None:
+    """Compile the members whose `train` statement says how."""
+    for placed in plan.members:
+        member = placed.member
+        train = member.train
+        if train.optimizer is not None or train.loss is not None or train.metrics is not None:
+            members[member.name].compile(**compile_arguments(member.name, train, members[member.name]))
+
+
+def _told_source(declaration: nodes.Source | None) -> str:
+    """Where a model came from, in words: a path, a factory, or `python`."""
+    if declaration is None:
+        return "python"
+    return declaration.path if isinstance(declaration, nodes.PathSource) else f"{declaration.module}:{declaration.function}"

@@ -1,0 +1,171 @@
+"""Checks of a member's rows against its model, before anything runs, in words that name the member."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from composer.catalog import TensorSignature
+from composer.diagnostics import near_names
+from composer.errors import ComposerWarning, DataError
+from composer.runtime.data import MemberData
+from composer.runtime.members import Member
+
+
+def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
+    """Judge one member's rows.
+
+    Args:
+        member: with the signature of its model.
+        data: arrays or a dataset.
+        targets: whether the rows must hold targets (`fit` and `evaluate` of a model with a loss).
+
+    Raises:
+        DataError: if inputs, targets or lengths do not fit; the message says what the model takes and what came.
+
+    Warns:
+        ComposerWarning: NaN among the targets.
+    """
+    x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data)
+    _check_inputs(member, x)
+    if targets and y is None and getattr(member.model, "loss", None) is not None:
+        raise DataError(f"`{member.name}` has a loss but no targets. Pass its rows as (x, y)")
+    if targets and y is not None:
+        _check_targets(member, y)
+    if data.dataset is None:
+        _check_lengths(member.name, data)
+        if targets and y is not None:
+            _warn_of_nan(member.name, y)
+
+
+def _dataset_parts(member: Member, data: MemberData) -> tuple[Any, Any]:
+    """The specs of one batch, without its batch axis where the dataset has none."""
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(data.dataset.element_spec)
+    first, wanted = keras.tree.flatten(x)[0], member.signature.inputs[0]
+    if wanted.shape is not None and first.shape.rank == len(wanted.shape) - 1 and wanted.shape[-1] != 1:
+        raise DataError(
+            f"the dataset of `{member.name}` yields single rows of shape {tuple(first.shape)}; batches are needed. "
+            "Add `.batch(32)` to it"
+        )
+    return x, y
+
+
+def _check_inputs(member: Member, x: Any) -> None:
+    wanted = member.signature.inputs
+    leaves = _input_leaves(member, x)
+    if len(leaves) != len(wanted):
+        raise DataError(
+            f"`{member.name}` takes {len(wanted)} inputs ({', '.join(tensor.name for tensor in wanted)}). Received: {len(leaves)}"
+        )
+    for tensor, leaf in zip(wanted, leaves, strict=True):
+        _check_input(member.name, tensor, leaf)
+
+
+def _input_leaves(member: Member, x: Any) -> list[Any]:
+    """The arrays in the order of the model's inputs: a dict goes by name."""
+    names = [tensor.name for tensor in member.signature.inputs]
+    if not isinstance(x, dict) or any(isinstance(item, (dict, list, tuple)) for item in x.values()):
+        return keras.tree.flatten(x)
+    for key in x:
+        if key not in names:
+            near = near_names(str(key), names)
+            hint = f"Did you mean `{near[0]}`? " if near else ""
+            raise DataError(f"`{member.name}` has no input `{key}`. {hint}Its inputs are: {', '.join(names)}")
+    return [x[name] for name in names if name in x]
+
+
+def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
+    shape = tuple(leaf.shape)
+    strings = _is_string(leaf)
+    if strings != (wanted.dtype == "string"):
+        kind = "strings" if strings else "numbers"
+        raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: {kind}")
+    if wanted.shape is None or _fits(shape, wanted.shape):
+        return
+    raise DataError(
+        f"input `{wanted.name}` of `{name}` takes rows of shape {_rows(wanted.shape)}. Received: rows of shape {_rows(shape)} "
+        f"(the whole array is {shape})"
+    )
+
+
+def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether Keras takes rows of one shape for another: equal where both are known, or off by a last axis of 1."""
+    if len(shape) == len(wanted) + 1 and shape[-1] == 1:
+        shape = shape[:-1]
+    elif len(shape) == len(wanted) - 1 and wanted[-1] == 1:
+        shape = (*shape, 1)
+    if len(shape) != len(wanted):
+        return False
+    return all(a is None or b is None or a == b for a, b in zip(shape[1:], wanted[1:], strict=True))
+
+
+def _check_targets(member: Member, y: Any) -> None:
+    """Compare targets with outputs where the loss compares them value by value."""
+    outputs = member.signature.outputs
+    leaves = keras.tree.flatten(y)
+    loss = getattr(member.model, "loss", None)
+    if isinstance(y, dict) and isinstance(loss, dict):
+        _check_target_keys(member, y, loss)
+    if len(outputs) != 1 or len(leaves) != 1 or not _compares_values(loss):
+        return
+    shape, wanted = tuple(leaves[0].shape), outputs[0].shape
+    if wanted is None or not shape or len(shape) != len(wanted) or None in (shape[-1], wanted[-1]):
+        return
+    if shape[-1] != wanted[-1] and 1 not in (shape[-1], wanted[-1]):
+        raise DataError(f"`{member.name}` predicts {wanted[-1]} columns, but its targets have {shape[-1]}")
+
+
+def _check_target_keys(member: Member, y: dict[str, Any], loss: dict[str, Any]) -> None:
+    for key in y:
+        if key not in loss:
+            near = near_names(key, loss)
+            hint = f"Did you mean `{near[0]}`? " if near else ""
+            raise DataError(f"the targets of `{member.name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}")
+
+
+def _compares_values(loss: Any) -> bool:
+    """Whether a loss of Keras' own wants targets shaped like the outputs; class labels are not."""
+    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
+    known = isinstance(loss, str) or type(loss).__module__.startswith("keras.")
+    return known and bool(name) and "sparse" not in name.lower()
+
+
+def _check_lengths(name: str, data: MemberData) -> None:
+    parts = {"x": data.x, "y": data.y, "sample_weight": data.sample_weight}
+    lengths = {
+        part: sorted({int(leaf.shape[0]) if len(leaf.shape) else -1 for leaf in keras.tree.flatten(value)})
+        for part, value in parts.items()
+        if value is not None
+    }
+    if -1 in {length for found in lengths.values() for length in found}:
+        raise DataError(f"`{name}` has a scalar among its arrays; each needs a first axis of rows")
+    if len({length for found in lengths.values() for length in found}) > 1:
+        told = ", ".join(f"{part} has {' and '.join(map(str, found))}" for part, found in lengths.items())
+        raise DataError(f"the arrays of `{name}` differ in their number of rows: {told}")
+
+
+def _warn_of_nan(name: str, y: Any) -> None:
+    for leaf in keras.tree.flatten(y):
+        array = np.asarray(leaf)
+        if np.issubdtype(array.dtype, np.floating) and np.isnan(array).any():
+            count = int(np.isnan(array).sum())
+            warnings.warn(
+                f"the targets of `{name}` hold {count} NaN: its loss and its weights will turn to NaN (other members are not "
+                "touched). Leave those rows out, or give the values that are missing",
+                ComposerWarning,
+                stacklevel=2,
+            )
+            return
+
+
+def _is_string(leaf: Any) -> bool:
+    dtype = leaf.dtype
+    name = getattr(dtype, "name", str(dtype))
+    return name in ("string", "object") or getattr(dtype, "kind", "") in ("U", "S")
+
+
+def _rows(shape: tuple[int | None, ...]) -> str:
+    return "(" + ", ".join("any" if size is None else str(size) for size in shape[1:]) + ")"

@@ -1,0 +1,91 @@
+"""`ComposedModel.compile`: settings for all members or by member, applied to each member's own model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from composer.engine.units import overrides
+from composer.errors import GraphError
+from composer.runtime.members import ByMember, Member
+
+SETTINGS = ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "jit_compile", "run_eagerly", "auto_scale_loss")
+
+
+def compile_members(members: Mapping[str, Member], names: ByMember, settings: Mapping[str, Any]) -> None:
+    """Compile the model of every member that a setting is given for.
+
+    What a call leaves out for such a member stays as the member was compiled before, for its optimizer and loss; metrics
+    and the rest take Keras' defaults. One optimizer or metric object given for several members is copied for each, since
+    its state belongs to one model.
+
+    Args:
+        members: by name.
+        names: the same members, to spread settings over.
+        settings: `keras.Model.compile`'s arguments: one value for all members, or a dict by member.
+    """
+    spread = {
+        key: names.spread(f"`{key}`", value, plain_dicts=key in ("loss", "loss_weights", "metrics", "weighted_metrics"))
+        for key, value in settings.items()
+        if value is not None
+    }
+    own = {key: _own_objects(values) for key, values in spread.items()}
+    for name, member in members.items():
+        given = {key: values[name] for key, values in own.items() if values[name] is not None}
+        if given:
+            model = member.model
+            if getattr(model, "compiled", False):
+                given.setdefault("optimizer", model.optimizer)
+                given.setdefault("loss", model.loss)
+            model.compile(**given)
+
+
+def check_compiled(members: Mapping[str, Member]) -> None:
+    """Refuse members that cannot be trained as they are.
+
+    Raises:
+        GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an optimizer
+            object that several members hold.
+    """
+    holders: dict[int, str] = {}
+    for name, member in members.items():
+        model = member.model
+        if not getattr(model, "compiled", False):
+            raise GraphError(
+                f"`{name}` is not compiled. Call `compile` on its model, or `joint.compile(optimizer=..., loss=...)` for all "
+                f'or by member: `joint.compile(optimizer={{"{name}": "adam"}}, loss={{"{name}": "mse"}})`'
+            )
+        optimizer = model.optimizer
+        if optimizer is not None and holders.setdefault(id(optimizer), name) != name:
+            raise GraphError(
+                f"`{holders[id(optimizer)]}` and `{name}` were compiled with one optimizer object, but its state belongs to one "
+                "model. Make one for each, or pass it to `joint.compile`, which copies it"
+            )
+        if len(member.layer.devices) > 1:
+            check_can_split(name, model)
+
+
+def check_can_split(name: str, model: keras.Model) -> None:
+    """Refuse replicas of a model with a step of its own: there is no telling what a slice of it would mean."""
+    for method in ("train_step", "test_step"):
+        if overrides(model, method):
+            raise GraphError(
+                f"`{name}` has replicas, but {type(model).__name__} has a `{method}` of its own, which cannot be split. "
+                f"Run it as one replica: `{name}` instead of `{name} x{{N}}`"
+            )
+
+
+def _own_objects(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by member, where an object with state that several members were given is copied for each."""
+    counts: dict[int, int] = {}
+    for value in values.values():
+        for leaf in {id(leaf): leaf for leaf in keras.tree.flatten(value)}.values():
+            counts[id(leaf)] = counts.get(id(leaf), 0) + 1
+
+    def own(leaf: Any) -> Any:
+        stateful = isinstance(leaf, (keras.optimizers.Optimizer, keras.metrics.Metric))
+        return type(leaf).from_config(leaf.get_config()) if stateful and counts[id(leaf)] > 1 else leaf
+
+    return {name: keras.tree.map_structure(own, value) for name, value in values.items()}

@@ -1,0 +1,346 @@
+"""`ComposedModel`: the joint Keras model. Keras' own `fit`, `evaluate` and `predict` drive it; results come back by member."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import keras
+
+from composer.compiler.plan import Plan
+from composer.engine.feed import joint_feed
+from composer.engine.programs import Logs
+from composer.errors import DataError, GraphError
+from composer.export.saved_model import export_saved_model
+from composer.graph import devices
+from composer.graph.lowering import lower
+from composer.graph.signatures import signature_of
+from composer.runtime import fitting, saving
+from composer.runtime.checks import check_rows
+from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
+from composer.runtime.data import member_data
+from composer.runtime.members import ByMember, Member
+from composer.runtime.outputs import join_steps, no_rows
+from composer.runtime.programs import ProgramCache
+from composer.runtime.session import FitController, Pass, TrainingSession
+
+
+class JointHistory(keras.callbacks.History):
+    """What `fit` returns: `history` by `member_metric`, and `members[name].history` with the member's plain names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members: dict[str, keras.callbacks.History] = {}
+
+
+@keras.saving.register_keras_serializable(package="composer")
+class ComposedModel(keras.Model):
+    """Several Keras models in one program, each trained, evaluated and served as if it were alone.
+
+    Made by `composer.compile`. As a Keras model it maps `{member: inputs}` to `{member: outputs}`.
+
+    Args:
+        plan: what runs where.
+        models: each member's model, by member name, in the plan's order.
+        spec_text: the spec this came from.
+        sources: where each member's model came from, in words, by member name.
+
+    Example:
+        >>> a = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+        >>> b = keras.Sequential([keras.layers.Input((5,)), keras.layers.Dense(2)])
+        >>> joint = composer.compile("parallel(a, b)", a=a, b=b)
+        >>> joint.predict({"b": np.zeros((4, 5))}, verbose=0)["b"].shape
+        (4, 2)
+    """
+
+    def __init__(self, plan: Plan, models: Mapping[str, keras.Model], *, spec_text: str = "", sources: Mapping[str, str] | None = None, name: str | None = None) -> None:
+        graph = lower(plan, models)
+        super().__init__(inputs=graph.inputs, outputs=graph.outputs, name=name or "composed")
+        members = {
+            placed.member.name: Member(
+                name=placed.member.name,
+                model=models[placed.member.name],
+                layer=graph.replicas[placed.member.name],
+                plan=placed,
+                signature=signature_of(models[placed.member.name]),
+                merge=devices.tensorflow_name(placed.merge, plan.topology),
+            )
+            for placed in plan.members
+        }
+        branches: dict[str, tuple[str, ...]] = {}
+        for placed in plan.members:
+            branch = placed.member.branch
+            branches[branch] = (*branches.get(branch, ()), placed.member.name)
+        # Keras tracks what it finds in attributes; a proxy keeps the members from being counted twice.
+        self._members = MappingProxyType(members)
+        self._by_member = ByMember(branches)
+        self._plan = plan
+        self._spec_text = spec_text
+        self._sources = MappingProxyType(dict(sources or {}))
+        self._programs = ProgramCache(plan.composition.jit)
+        self._session: TrainingSession | None = None
+        self._evaluation: Pass | None = None
+        self._thread = threading.local()  # calls of `predict` may run side by side
+        # The members hold optimizers, losses and metrics; Keras only wants to know that there is nothing left to compile.
+        super().compile(optimizer=None, loss=None, jit_compile=False)
+
+    # What there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The members by name, in the order of the spec."""
+        return self._members
+
+    @property
+    def plan(self) -> Plan:
+        """What runs where, and why. It prints itself."""
+        return self._plan
+
+    @property
+    def spec_text(self) -> str:
+        """The spec this model came from."""
+        return self._spec_text
+
+    def member_source(self, name: str) -> str:
+        """Where a member's model came from: a path, a factory, or `python`."""
+        return self._sources.get(name, "python")
+
+    # Training ------------------------------------------------------------------------------------------------------
+
+    def compile(self, optimizer: Any = None, loss: Any = None, **settings: Any) -> None:
+        """Compile the members' models: one value for all, or a dict by member, branch or `"*"`.
+
+        Each member's own model is compiled, as its own `compile` would; members that are compiled already need none.
+
+        Args:
+            optimizer: name or object; one object for several members is copied for each.
+            loss: name, object or function.
+            **settings: `metrics`, `weighted_metrics`, `loss_weights`, `jit_compile`, `run_eagerly`, `auto_scale_loss` as
+                `keras.Model.compile` takes them.
+
+        Raises:
+            DataError: if a dict names no member.
+
+        Example:
+            >>> joint.compile(optimizer={"a": "adam", "b": "sgd"}, loss="mse", metrics={"a": ["mae"]})
+        """
+        unknown = sorted(set(settings) - set(SETTINGS))
+        if unknown:
+            raise GraphError(f"`compile` takes {', '.join(SETTINGS)}. Received: {', '.join(unknown)}")
+        compile_members(self._members, self._by_member, {"optimizer": optimizer, "loss": loss, **settings})
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: Any = None,
+        epochs: Any = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        **arguments: Any,
+    ) -> JointHistory:
+        """Train all members side by side, each as its own `fit` would train it.
+
+        Every argument is one value for all members or a dict by member, branch or `"*"`.
+
+        Args:
+            x: `{member: (x, y)}`, `{member: (x, y, sample_weight)}` or `{member: tf.data.Dataset of batches}`; or
+                `{member: x}` beside `y={member: y}`.
+            y: targets by member, where `x` holds none.
+            batch_size: rows a batch, for arrays; 32 if left out (of a grouped member its group times that).
+            epochs: each member stops after its own.
+            verbose: as in Keras.
+            callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are joint
+                and see `member_metric`.
+            **arguments: `validation_data`, `validation_split`, `validation_freq`, `validation_batch_size`, `shuffle`,
+                `class_weight`, `sample_weight`, `initial_epoch` as Keras' `fit` takes them.
+
+        Returns:
+            History with `history` by `member_metric`, and `members[name].history`.
+
+        Raises:
+            DataError: if rows do not fit their member, or an argument names none.
+            GraphError: if a member is not compiled.
+
+        Example:
+            >>> history = joint.fit({"a": (xa, ya), "b": (xb, yb)}, epochs={"a": 3, "b": 5}, batch_size={"a": 16, "b": 4})
+            >>> history.members["a"].history["loss"]
+        """
+        check_compiled(self._members)
+        request = fitting.FitRequest.create(self._by_member, batch_size=batch_size, epochs=epochs, callbacks=callbacks, **arguments)
+        rows = fitting.training_rows(self, request, x, y)
+        history = JointHistory()
+        session = fitting.session(self, self._programs, request, rows, history)
+        self._session = session
+        try:
+            with _quiet_about_lengths(session):
+                super().fit(
+                    session.feed.dataset,
+                    shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
+                    epochs=max(run.epochs.stop for run in session.runs.values()),
+                    initial_epoch=min(run.epochs.start for run in session.runs.values()),
+                    verbose=verbose,
+                    callbacks=[FitController(session), *request.joint_callbacks, history],
+                    validation_data=None if session.validation_feed is None else session.validation_feed.dataset,
+                )
+        finally:
+            self._session = None
+        return history
+
+    def evaluate(self, x: Any = None, y: Any = None, batch_size: Any = None, verbose: Any = "auto", sample_weight: Any = None, **arguments: Any) -> dict[str, dict[str, float]]:
+        """Loss and metrics of the members that data is given for; only those run.
+
+        Args:
+            x, y, batch_size, sample_weight: as in `fit`.
+            verbose, callbacks: as in Keras.
+
+        Returns:
+            `{member: {"loss": ..., metric: ...}}`.
+
+        Raises:
+            DataError: if rows do not fit their member.
+        """
+        if arguments.pop("_use_cached_eval_dataset", False):  # Keras validates within `fit`
+            return self._validate(x, verbose=verbose, **arguments)
+        given = member_data(self._by_member, x, y, sample_weight)
+        members = {name: self._members[name] for name in given}
+        check_compiled(members)
+        sizes = self._by_member.spread("`batch_size`", batch_size)
+        rows = {}
+        for name, data in given.items():
+            check_rows(members[name], data, targets=True)
+            rows[name] = fitting.member_rows(members[name], data, sizes[name])
+        feed = joint_feed(rows)
+        self._evaluation = Pass(self._programs.testing([members[name].unit for name in rows], feed))
+        for member in members.values():
+            member.model.reset_metrics()
+        try:
+            self._evaluation.begin()
+            super().evaluate(feed.dataset, verbose=verbose, return_dict=True, **arguments)
+            return {name: fitting.plain(self._evaluation.logs[name]) for name in given if name in self._evaluation.logs}
+        finally:
+            self._evaluation = None
+
+    def predict(self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None) -> dict[str, Any]:
+        """Predictions of the members that rows are given for; only those run. Row i in, row i out.
+
+        Args:
+            x: `{member: x}`; any number of rows, none included.
+            batch_size: rows a batch, one for all or by member; 32 if left out.
+            verbose, callbacks: as in Keras.
+            steps: not taken; give the rows to predict.
+
+        Returns:
+            `{member: predictions}`, each in the member's own structure of outputs.
+
+        Raises:
+            DataError: if rows do not fit their member, or outputs of different batches cannot be joined.
+        """
+        if steps is not None:
+            raise DataError(f"`predict` of several models takes no `steps`: give the rows to predict. Received: steps={steps}")
+        given = member_data(self._by_member, x, targets=False)
+        sizes = self._by_member.spread("`batch_size`", batch_size)
+        for name, data in given.items():
+            check_rows(self._members[name], data, targets=False)
+        outputs = {name: no_rows(self._members[name].model) for name, data in given.items() if data.dataset is None and data.num_rows == 0}
+        rows = {name: fitting.member_rows(self._members[name], data, sizes[name]) for name, data in given.items() if name not in outputs}
+        if rows:
+            feed = joint_feed(rows)
+            program = self._programs.predicting([self._members[name].unit for name in rows], feed)
+            taken: list[dict[str, Any]] = []
+            self._thread.predict_step = fitting.prediction_step(program, taken)
+            super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
+            outputs.update({name: join_steps(name, taken) for name in rows})
+        return {name: outputs[name] for name in given}
+
+    # The points at which Keras' loops are extended -------------------------------------------------------------------
+
+    def make_train_function(self, force: bool = False) -> None:
+        self.train_function = lambda iterator: self._running_session.train(iterator)
+
+    def make_test_function(self, force: bool = False) -> None:
+        def test(iterator: Any) -> Logs:
+            if self._evaluation is not None:
+                self._evaluation.step(iterator)
+                return self._evaluation.flat_logs
+            return self._running_session.validate(iterator)
+
+        self.test_function = test
+
+    def make_predict_function(self, force: bool = False) -> None:
+        self.predict_function = lambda data: self._thread.predict_step(data)
+
+    @property
+    def _running_session(self) -> TrainingSession:
+        if self._session is None:
+            raise GraphError("a joint model is stepped by its own `fit` and `evaluate`; single batches are not supported")
+        return self._session
+
+    def _validate(self, x: Any, **arguments: Any) -> Logs:
+        """The validation of one epoch, called by Keras' `fit`."""
+        session = self._running_session
+        session.begin_validation()
+        logs = super().evaluate(x, _use_cached_eval_dataset=True, return_dict=True, **{k: v for k, v in arguments.items() if k in ("verbose", "callbacks")})
+        session.end_validation()
+        return logs
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """None of its own: each member's model holds its metrics."""
+        return []
+
+    def get_metrics_result(self) -> Logs:
+        return {}
+
+    # Saving --------------------------------------------------------------------------------------------------------
+
+    def export(self, filepath: str | Path, *, keep_devices: bool = False, **_: Any) -> Path:  # type: ignore[override]
+        """Write a SavedModel with one signature a member and `serving_default` for all, as the next version under a folder.
+
+        Args:
+            filepath: the folder that holds the versions.
+            keep_devices: keep replicas and device names in the graph, for a server with the same devices.
+
+        Returns:
+            The folder of the new version.
+
+        Raises:
+            ExportError: if it cannot be written; earlier versions are untouched.
+        """
+        return export_saved_model(self, Path(filepath), keep_devices=keep_devices)
+
+    def get_config(self) -> dict[str, Any]:
+        return saving.config_of(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> ComposedModel:
+        return saving.model_from_config(cls, config)
+
+    def get_build_config(self) -> dict[str, Any]:
+        return {}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Nothing to do: the constructor builds the whole graph."""
+
+    def get_compile_config(self) -> dict[str, Any]:
+        return {}
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Nothing to do: each member's model carries its own settings."""
+
+
+@contextlib.contextmanager
+def _quiet_about_lengths(session: TrainingSession) -> Iterator[None]:
+    """Keras warns when a dataset of unknown length ends; that is how such a dataset's epoch ends."""
+    feeds = [session.feed, session.validation_feed]
+    if not any(None in feed.num_batches.values() for feed in feeds if feed is not None):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Your input ran out of data", category=UserWarning)
+        yield

@@ -1,0 +1,202 @@
+"""The rows that a caller passes, by member: what Keras takes, brought to one form and checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from composer.errors import DataError
+from composer.runtime.members import ByMember
+
+
+@dataclass(frozen=True)
+class MemberData:
+    """One member's rows: arrays (`x`, `y`, `sample_weight`, each an array or a structure of arrays), or a dataset.
+
+    Arrays are NumPy or TensorFlow; floats are of Keras' float type.
+    """
+
+    x: Any = None
+    y: Any = None
+    sample_weight: Any = None
+    dataset: tf.data.Dataset | None = None
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """`(x,)`, `(x, y)` or `(x, y, sample_weight)`, as Keras packs them."""
+        if self.sample_weight is not None:
+            return (self.x, self.y, self.sample_weight)
+        return (self.x,) if self.y is None else (self.x, self.y)
+
+    @property
+    def num_rows(self) -> int:
+        return int(keras.tree.flatten(self.x)[0].shape[0])
+
+
+def member_data(names: ByMember, x: Any, y: Any = None, sample_weight: Any = None, *, targets: bool = True) -> dict[str, MemberData]:
+    """Sort out the rows of each member.
+
+    Args:
+        names: the members.
+        x: `{member: rows}`, where rows are `(x, y)`, `(x, y, sample_weight)`, `x` alone or a `tf.data.Dataset` of batches;
+            or `{member: x}` beside `y` and `sample_weight`, the Keras way. With one member, its rows may stand alone.
+        y: targets by member, if they are not in `x`.
+        sample_weight: by member, if they are not in `x`.
+        targets: whether a tuple is `(x, y, ...)`; in `predict` a tuple is the input itself.
+
+    Raises:
+        DataError: for an unknown member or rows of a kind that is not taken.
+    """
+    x = _lone_member(names, "the data", x)
+    names.check_keys("the data", x)
+    parts = {}
+    for argument, value in (("`y`", y), ("`sample_weight`", sample_weight)):
+        value = _lone_member(names, argument, value) if value is not None else {}
+        names.check_keys(argument, value)
+        parts[argument] = _expand(names, value)
+    rows = _expand(names, x)
+    for argument, values in parts.items():
+        for name in values:
+            if name not in rows:
+                raise DataError(f"{argument} has values for `{name}`, but there are no rows for it. Add `{name}` to the data")
+    return {
+        name: _rows(name, value, parts["`y`"].get(name), parts["`sample_weight`"].get(name), targets)
+        for name, value in rows.items()
+    }
+
+
+def weighted_by_class(name: str, data: MemberData, class_weight: Mapping[int, float]) -> MemberData:
+    """The rows with the weight of each row's class as its sample weight, as Keras' `class_weight` means it.
+
+    Raises:
+        DataError: with sample weights besides, or with more than one output.
+    """
+    if data.dataset is not None:
+        return replace(data, dataset=data.dataset.map(lambda *batch: _weigh_batch(name, batch, class_weight)))
+    if data.sample_weight is not None or isinstance(data.y, (dict, list, tuple)) or data.y is None:
+        raise _class_weight_error(name)
+    labels = np.asarray(data.y)
+    labels = labels if labels.ndim == 1 else (labels.argmax(-1) if labels.shape[-1] != 1 else labels[..., 0])
+    weights = np.ones(len(labels), keras.config.floatx())
+    for label, weight in class_weight.items():
+        weights[np.round(labels).astype(np.int64) == label] = weight
+    return replace(data, sample_weight=weights)
+
+
+def split_validation(name: str, data: MemberData, fraction: float) -> tuple[MemberData, MemberData]:
+    """Training rows and the last rows for validation, cut where Keras' `validation_split` cuts.
+
+    Raises:
+        DataError: for a dataset, or if one side would be empty.
+    """
+    if data.dataset is not None:
+        raise DataError(
+            f"`validation_split` cuts arrays, but the rows of `{name}` are a `tf.data.Dataset`. Pass `validation_data` for it"
+        )
+    cut = int(np.floor(data.num_rows * (1.0 - fraction)))
+    if not 0 < cut < data.num_rows:
+        raise DataError(
+            f"`validation_split={fraction}` leaves `{name}`, which has {data.num_rows} rows, with {cut} rows to train on and "
+            f"{data.num_rows - cut} to validate on. Both need at least one"
+        )
+    parts = (data.x, data.y, data.sample_weight)
+    first = [None if part is None else keras.tree.map_structure(lambda leaf: leaf[:cut], part) for part in parts]
+    last = [None if part is None else keras.tree.map_structure(lambda leaf: leaf[cut:], part) for part in parts]
+    return MemberData(*first), MemberData(*last)
+
+
+def _lone_member(names: ByMember, argument: str, value: Any) -> Mapping[str, Any]:
+    """The value by member; with a single member it may stand alone."""
+    if names.is_by_member(value, plain_dicts=len(names.names) == 1):
+        return value
+    if len(names.names) == 1 and value is not None:
+        return {names.names[0]: value}
+    members = ", ".join(f'"{name}": ...' for name in names.names[:3])
+    received = "none" if value is None else type(value).__name__
+    raise DataError(f"{argument} must be a dict by member, such as {{{members}}}. Received: {received}")
+
+
+def _expand(names: ByMember, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by member in the order of the spec; what stands under a branch's name goes to all of its members."""
+    spread = names.spread("the data", value) if value else {}
+    return {name: item for name, item in spread.items() if item is not None}
+
+
+def _rows(name: str, value: Any, y: Any, sample_weight: Any, targets: bool) -> MemberData:
+    if isinstance(value, tf.data.Dataset):
+        if y is not None or sample_weight is not None:
+            raise DataError(f"`{name}` comes as a dataset, which holds its own targets: leave out `y` and `sample_weight` for it")
+        return MemberData(dataset=value)
+    if isinstance(value, keras.utils.PyDataset) or (hasattr(value, "__next__") and not hasattr(value, "shape")):
+        raise DataError(
+            f"the rows of `{name}` are a {type(value).__name__}, which is not supported yet. "
+            "Pass arrays or a `tf.data.Dataset` of batches (`tf.data.Dataset.from_generator` makes one)"
+        )
+    if targets and y is None and sample_weight is None and isinstance(value, tuple):
+        if not 1 <= len(value) <= 3:
+            raise DataError(f"`{name}` takes (x, y) or (x, y, sample_weight). Received a tuple of {len(value)}")
+        value, y, sample_weight = (*value, None, None)[:3]
+    if value is None:
+        raise DataError(f"`{name}` has no rows: its x is None")
+    return MemberData(*(None if part is None else _arrays(name, part) for part in (value, y, sample_weight)))
+
+
+def _arrays(name: str, structure: Any) -> Any:
+    """Arrays of a structure, floats in Keras' float type, as Keras' own `fit` converts them."""
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
+            raise DataError(f"`{name}` has a {type(leaf).__name__}, which is not supported yet. Pass a `tf.data.Dataset` of batches")
+        if tf.is_tensor(leaf):
+            floats = leaf.dtype.is_floating and leaf.dtype.name != keras.config.floatx()
+            return tf.cast(leaf, keras.config.floatx()) if floats else leaf
+        array = np.asarray(leaf)
+        if array.dtype == object and not all(isinstance(item, (str, bytes)) for item in array.flat):
+            raise DataError(
+                f"`{name}` has an array of Python objects ({_object_kind(array)}); numbers or strings are needed. "
+                "Are all rows of the same length?"
+            )
+        floats = np.issubdtype(array.dtype, np.floating) and array.dtype.name != keras.config.floatx()
+        return array.astype(keras.config.floatx()) if floats else array
+
+    return _map_arrays(convert, structure)
+
+
+def _map_arrays(convert: Any, structure: Any) -> Any:
+    """Apply to every array; a list is a structure only where its items are arrays, else it is data itself."""
+    if isinstance(structure, Mapping):
+        return {key: _map_arrays(convert, item) for key, item in structure.items()}
+    if isinstance(structure, (list, tuple)) and structure and all(hasattr(item, "shape") for item in structure):
+        return type(structure)(_map_arrays(convert, item) for item in structure)
+    return convert(structure)
+
+
+def _object_kind(array: np.ndarray) -> str:
+    return ", ".join(sorted({type(item).__name__ for item in array.flat}))
+
+
+def _weigh_batch(name: str, batch: tuple[Any, ...], class_weight: Mapping[int, float]) -> tuple[Any, ...]:
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+    if sample_weight is not None or isinstance(y, (dict, list, tuple)) or y is None:
+        raise _class_weight_error(name)
+    if y.shape.rank is not None and y.shape.rank >= 2:
+        y_classes = tf.argmax(y, axis=-1) if y.shape[-1] != 1 else tf.squeeze(y, -1)
+    else:
+        y_classes = y
+    y_classes = tf.cast(tf.round(tf.cast(y_classes, tf.float32)), tf.int64)
+    table = tf.constant([class_weight.get(label, 1.0) for label in range(max(class_weight) + 1)], keras.config.floatx())
+    known = y_classes < table.shape[0]
+    weights = tf.where(known, tf.gather(table, tf.where(known, y_classes, 0)), tf.ones_like(y_classes, table.dtype))
+    return x, y, weights
+
+
+def _class_weight_error(name: str) -> DataError:
+    return DataError(
+        f"`class_weight` of `{name}` needs one array of class labels as its targets and no sample weights besides. "
+        "Pass `sample_weight` instead: one weight a row"
+    )

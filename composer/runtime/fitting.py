@@ -1,0 +1,258 @@
+"""From the arguments of `fit`, `evaluate` and `predict` to rows, runs and programs by member."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from composer.engine.feed import ArrayRows, DatasetRows, Feed, Rows, joint_feed
+from composer.engine.programs import JointProgram, to_python
+from composer.errors import DataError
+from composer.runtime.checks import check_rows
+from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
+from composer.runtime.members import ByMember, Member
+from composer.runtime.outputs import as_numpy
+from composer.runtime.programs import ProgramCache
+from composer.runtime.session import MemberRun, TrainingSession
+
+if TYPE_CHECKING:
+    from composer.runtime.composed_model import ComposedModel, JointHistory
+
+DEFAULT_BATCH_SIZE = 32  # Keras'
+
+NOT_YET = ("steps_per_epoch", "validation_steps")
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """The arguments of one `fit`, each by member."""
+
+    batch_size: dict[str, int | None]
+    epochs: dict[str, int]
+    initial_epoch: dict[str, int]
+    shuffle: dict[str, bool]
+    class_weight: dict[str, Any]
+    sample_weight: Any
+    validation_split: dict[str, float]
+    validation_data: Any
+    validation_batch_size: dict[str, int | None]
+    validation_freq: dict[str, Any]
+    callbacks: dict[str, list[keras.callbacks.Callback]]
+    joint_callbacks: list[keras.callbacks.Callback]
+
+    @classmethod
+    def create(cls, names: ByMember, *, batch_size: Any, epochs: Any, callbacks: Any, **arguments: Any) -> FitRequest:
+        """Spread the arguments of `fit` over the members.
+
+        Raises:
+            DataError: for an argument that is unknown or not supported, a member that is none, or a value out of range.
+        """
+        defaults = {
+            "initial_epoch": 0, "shuffle": True, "class_weight": None, "sample_weight": None, "validation_split": 0.0,
+            "validation_data": None, "validation_batch_size": None, "validation_freq": 1,
+        }  # fmt: skip
+        for name, value in list(arguments.items()):
+            if name in NOT_YET and value is not None:
+                raise DataError(f"`{name}` is not supported yet. Give each member a dataset of the length of its epoch")
+            if name not in defaults and name not in NOT_YET:
+                raise DataError(f"`fit` has no argument `{name}`")
+        values = {**defaults, **arguments}
+        spread = {
+            name: names.spread(f"`{name}`", values[name], defaults[name])
+            for name in ("initial_epoch", "shuffle", "validation_split", "validation_batch_size", "validation_freq")
+        }
+        own, joint = _callbacks(names, callbacks)
+        request = cls(
+            batch_size=names.spread("`batch_size`", batch_size),
+            epochs=names.spread("`epochs`", epochs, 1),
+            class_weight=names.spread("`class_weight`", values["class_weight"]),
+            sample_weight=values["sample_weight"],
+            validation_data=values["validation_data"],
+            callbacks=own,
+            joint_callbacks=joint,
+            **spread,
+        )
+        _check_numbers(request)
+        return request
+
+
+@dataclass(frozen=True)
+class FitRows:
+    """The rows of one `fit`: of every member to train on, of some to validate on."""
+
+    training: dict[str, Rows]
+    validation: dict[str, Rows]
+
+
+def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> FitRows:
+    """Check and convert the rows of all members.
+
+    Raises:
+        DataError: if a member has no rows, or rows that do not fit.
+    """
+    names, members = joint._by_member, joint.members
+    given = member_data(names, x, y, request.sample_weight)
+    missing = [name for name in members if name not in given]
+    if missing:
+        told = ", ".join(f"`{name}`" for name in missing)
+        raise DataError(f"no rows for {told}: `fit` trains all members. Give rows for each, or compose only those to train")
+    validation = {} if request.validation_data is None else member_data(names, request.validation_data)
+    rows = FitRows({}, {})
+    for name, member in members.items():
+        data = given[name]
+        check_rows(member, data, targets=True)
+        if request.validation_split[name] and name not in validation:
+            data, validation[name] = split_validation(name, data, request.validation_split[name])
+        if request.class_weight[name] is not None:
+            data = weighted_by_class(name, data, request.class_weight[name])
+        rows.training[name] = member_rows(member, data, request.batch_size[name], shuffle=request.shuffle[name])
+    _set_auto_groups(joint, request, rows.training)
+    for name, data in validation.items():
+        check_rows(members[name], data, targets=True)
+        size = request.validation_batch_size[name] or request.batch_size[name]
+        rows.validation[name] = member_rows(members[name], data, size)
+    _check_validation_lengths(request, rows.validation)
+    return rows
+
+
+def member_rows(member: Member, data: MemberData, batch_size: int | None, *, shuffle: bool = False) -> Rows:
+    """A member's rows in batches. Of a grouped member the batch size counts flat rows.
+
+    Raises:
+        DataError: for a batch size beside a dataset, one that is no multiple of the group, or no rows.
+    """
+    if data.dataset is not None:
+        if batch_size is not None:
+            raise DataError(f"`{member.name}` comes as a dataset, which holds its own batches: leave out its `batch_size`")
+        return DatasetRows(data.dataset)
+    if data.num_rows == 0:
+        raise DataError(f"`{member.name}` has no rows")
+    group = member.plan.member.group
+    if isinstance(group, int):
+        if batch_size is not None and batch_size % group:
+            near = max(group, batch_size // group * group)
+            raise DataError(
+                f"the batch size of `{member.name}` counts flat rows and must be a multiple of its group of {group}. "
+                f"Received: {batch_size}; {near} would do"
+            )
+        batch_size = batch_size or group * DEFAULT_BATCH_SIZE
+    with tf.device("/device:CPU:0"):
+        arrays = keras.tree.map_structure(tf.convert_to_tensor, data.arrays)
+    return ArrayRows(arrays, data.num_rows, batch_size or DEFAULT_BATCH_SIZE, shuffle, member.plan.member.seed)
+
+
+def session(joint: ComposedModel, programs: ProgramCache, request: FitRequest, rows: FitRows, history: JointHistory) -> TrainingSession:
+    """Everything one `fit` steps, ready to begin."""
+    units = [member.unit for member in joint.members.values()]
+    feed = joint_feed(rows.training)
+    program = programs.training(units, feed)
+    validation: tuple[Feed, JointProgram] | None = None
+    if rows.validation:
+        validation_feed = joint_feed(rows.validation)
+        validating = [unit for unit in units if unit.name in rows.validation]
+        validation = (validation_feed, programs.testing(validating, validation_feed))
+    runs = {}
+    for name, member in joint.members.items():
+        own = keras.callbacks.CallbackList(
+            request.callbacks[name],
+            add_history=True,
+            model=member.model,
+            epochs=request.epochs[name],
+            steps=feed.num_batches[name],
+            verbose=0,
+        )
+        history.members[name] = member.model.history
+        runs[name] = MemberRun(
+            member=member,
+            callbacks=own,
+            epochs=range(request.initial_epoch[name], request.epochs[name]),
+            running=programs.running[name],
+            validation_freq=request.validation_freq[name] if name in rows.validation else None,
+        )
+    return TrainingSession(runs, feed, program, validation)
+
+
+def prediction_step(program: JointProgram, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:
+    """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a batch.
+
+    The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
+    """
+
+    def step(data: list[Any]) -> tf.Tensor:
+        ran, results = program(data[0])
+        flags = zip(program.names, ran.numpy(), strict=True)
+        taken.append({name: keras.tree.map_structure(as_numpy, results[name]) for name, flag in flags if flag})
+        return tf.zeros((1,))
+
+    return step
+
+
+def plain(logs: Mapping[str, Any]) -> dict[str, Any]:
+    return to_python(dict(logs))
+
+
+def _callbacks(names: ByMember, callbacks: Any) -> tuple[dict[str, list[Any]], list[Any]]:
+    """The callbacks of each member, and the joint ones: those under `"*"`, or a plain list."""
+    if not isinstance(callbacks, Mapping):
+        return {name: [] for name in names.names}, _as_list(callbacks)
+    names.check_keys("`callbacks`", callbacks)
+    own = names.spread("`callbacks`", {key: value for key, value in callbacks.items() if key != "*"} or None)
+    held: dict[int, str] = {}
+    for name, values in own.items():
+        for callback in _as_list(values):
+            if held.setdefault(id(callback), name) != name:
+                raise DataError(
+                    f"`{held[id(callback)]}` and `{name}` were given one {type(callback).__name__} object, but a callback belongs "
+                    "to one model. Make one for each"
+                )
+    return {name: _as_list(values) for name, values in own.items()}, _as_list(callbacks.get("*"))
+
+
+def _as_list(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+def _check_numbers(request: FitRequest) -> None:
+    for argument, least in (("epochs", 0), ("initial_epoch", 0), ("batch_size", 1), ("validation_batch_size", 1)):
+        for name, value in getattr(request, argument).items():
+            if value is None and argument.endswith("batch_size"):
+                continue
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise DataError(f"`{argument}` of `{name}` must be a whole number of at least {least}. Received: {value!r}")
+
+
+def _check_validation_lengths(request: FitRequest, rows: Mapping[str, Rows]) -> None:
+    """Keras fixes the number of validation steps in the first validation; with unlike frequencies that may be too few."""
+    freqs = {str(request.validation_freq[name]) for name in rows}
+    if len(freqs) > 1:
+        for name, source in rows.items():
+            if source.num_batches is None:
+                raise DataError(
+                    f"the validation dataset of `{name}` cannot tell its length, and the members validate at different "
+                    "frequencies, which is not supported yet. Add `.apply(tf.data.experimental.assert_cardinality(n))` to it"
+                )
+
+
+def _set_auto_groups(joint: ComposedModel, request: FitRequest, rows: dict[str, Rows]) -> None:
+    """`group=auto`: batch sizes that give all members the same number of steps an epoch.
+
+    The member with the most steps among those without `group=auto` sets the pace; the batch of a grouped one becomes as many
+    joint batches as it needs to keep up.
+    """
+    auto = [name for name, member in joint.members.items() if member.plan.member.group == "auto"]
+    auto = [name for name in auto if request.batch_size[name] is None and isinstance(rows[name], ArrayRows)]
+    paces = [source.num_batches for name, source in rows.items() if name not in auto and source.num_batches]
+    for name in auto:
+        source = rows[name]
+        assert isinstance(source, ArrayRows)
+        pace = max(paces) if paces else source.num_batches or 1
+        group = max(1, math.ceil(source.num_rows / pace / DEFAULT_BATCH_SIZE))
+        rows[name] = ArrayRows(source.arrays, source.num_rows, group * DEFAULT_BATCH_SIZE, source.shuffle, source.seed)

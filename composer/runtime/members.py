@@ -1,0 +1,96 @@
+"""A member of a running composition: its name, the user's own model, and where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from composer.catalog import ModelSignature
+from composer.compiler.plan import MemberPlan
+from composer.diagnostics import near_names
+from composer.engine.units import Unit
+from composer.errors import DataError
+from composer.graph.layers import PlacedReplicas
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member.
+
+    Args:
+        name: from the spec alone.
+        model: the user's own model; after `fit` it holds the trained state.
+        layer: runs the model placed over its replicas: `layer(x, training=False)` of one device, else see `PlacedReplicas`.
+        plan: where the replicas are, and why.
+        signature: the model's inputs and outputs under its own names.
+        merge: TensorFlow name of the device on which replica outputs are joined.
+    """
+
+    name: str
+    model: keras.Model
+    layer: PlacedReplicas
+    plan: MemberPlan
+    signature: ModelSignature
+    merge: str
+
+    @property
+    def unit(self) -> Unit:
+        return Unit(self.name, self.model, self.layer.devices, self.merge)
+
+
+class ByMember:
+    """Spreads arguments over members: one value for all, or a dict by member, branch or `"*"`.
+
+    Args:
+        branches: the members of each branch, by branch name, in the order of the spec.
+    """
+
+    def __init__(self, branches: Mapping[str, tuple[str, ...]]) -> None:
+        self.branches = dict(branches)
+        self.names = tuple(name for members in self.branches.values() for name in members)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (*self.names, *(branch for branch in self.branches if branch not in self.names))
+
+    def spread(self, argument: str, value: Any, default: Any = None, *, plain_dicts: bool = False) -> dict[str, Any]:
+        """The value of each member.
+
+        Args:
+            argument: named in errors.
+            value: one for all, or a dict by member, branch or `"*"`; the nearest wins.
+            default: for members that a dict leaves out.
+            plain_dicts: whether one value may itself be a dict with strings as keys (a loss for each output); then a dict
+                counts as by member only if it names one.
+
+        Raises:
+            DataError: if a key is neither a member nor a branch; it says which is near.
+        """
+        if not self.is_by_member(value, plain_dicts=plain_dicts):
+            return dict.fromkeys(self.names, value)
+        self.check_keys(argument, value)
+        spread = dict.fromkeys(self.names, value.get("*", default))
+        for branch, members in self.branches.items():
+            if branch in value:
+                spread.update(dict.fromkeys(members, value[branch]))
+        spread.update({name: value[name] for name in self.names if name in value})
+        return spread
+
+    def is_by_member(self, value: Any, *, plain_dicts: bool = False) -> bool:
+        if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
+            return False
+        return not plain_dicts or any(key in (*self.keys, "*") for key in value)
+
+    def check_keys(self, argument: str, keys: Iterable[str]) -> None:
+        for key in keys:
+            if key not in (*self.keys, "*"):
+                near = near_names(key, self.keys)
+                hint = " or ".join(f"`{name}`" for name in near)
+                raise DataError(
+                    f"{argument} names `{key}`, which is no member. "
+                    + (f"Did you mean {hint}? " if near else "")
+                    + f"Members are: {', '.join(f'`{name}`' for name in self.keys)}"
+                )

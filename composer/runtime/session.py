@@ -1,0 +1,233 @@
+"""The state of one `fit` or `evaluate`: which members take part, how far each has come, what each logged last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from composer.engine.feed import Feed, Gate
+from composer.engine.programs import JointProgram, Logs, to_python
+from composer.runtime.members import Member
+
+
+@dataclass
+class MemberRun:
+    """One member in one `fit`.
+
+    Args:
+        member: whose run it is.
+        callbacks: the member's own, with its own history; they see the member's model and plain names.
+        epochs: range of the epochs it trains in.
+        running: boolean variable; the joint program skips the member while it is false.
+        validation_freq: as Keras' `fit` takes it; None without validation data.
+    """
+
+    member: Member
+    callbacks: keras.callbacks.CallbackList
+    epochs: range
+    running: tf.Variable
+    validation_freq: int | Sequence[int] | None = None
+    step: int = 0
+    logs: Logs = field(default_factory=dict)
+    validation_logs: Logs = field(default_factory=dict)
+    in_epoch: bool = False
+    ended: bool = False
+
+    @property
+    def watches_batches(self) -> bool:
+        """Whether a callback wants to be told of every batch."""
+        hooks = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+        base = keras.callbacks.Callback
+        return any(
+            getattr(type(callback), hook, None) is not getattr(base, hook) and not isinstance(callback, keras.callbacks.History)
+            for callback in self.callbacks.callbacks
+            for hook in hooks
+        )
+
+    def takes_part(self, epoch: int) -> bool:
+        return not self.ended and epoch in self.epochs
+
+    def validates(self, epoch: int) -> bool:
+        if self.validation_freq is None or not self.in_epoch:
+            return False
+        if isinstance(self.validation_freq, int):
+            return (epoch + 1) % self.validation_freq == 0
+        return epoch + 1 in self.validation_freq
+
+    def pause(self) -> None:
+        """Take no more steps until the next epoch."""
+        if bool(self.running.numpy()):
+            self.running.assign(False)
+
+
+@dataclass
+class Pass:
+    """One pass over a feed: an epoch of training, or an evaluation.
+
+    Keras runs as many steps as the longest member ever needs. Once a step finds no member with a batch, the rest of the
+    pass is skipped without touching the data.
+    """
+
+    program: JointProgram
+    through: bool = False
+    logs: dict[str, Logs] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        self.through = False
+        self.logs = {}
+
+    def step(self, iterator: Any) -> tuple[str, ...]:
+        """Run the next step. Returns the members that took part."""
+        if self.through:
+            return ()
+        ran, results = self.program.step(iterator)
+        names = tuple(name for name, flag in zip(self.program.names, ran.numpy(), strict=True) if flag)
+        self.through = not names
+        self.logs.update({name: results[name] for name in names})
+        return names
+
+    @property
+    def flat_logs(self) -> Logs:
+        """The last logs of every member that took part, as `member_metric`."""
+        return {f"{name}_{key}": value for name, logs in self.logs.items() for key, value in logs.items()}
+
+
+class TrainingSession:
+    """One `fit`: the runs of its members, stepped together.
+
+    Args:
+        runs: by member.
+        feed: of the training rows.
+        program: of the training steps.
+        validation: feed and program of the validation rows, or None.
+    """
+
+    def __init__(self, runs: dict[str, MemberRun], feed: Feed, program: JointProgram, validation: tuple[Feed, JointProgram] | None) -> None:
+        self.runs = runs
+        self.feed = feed
+        self.training = Pass(program)
+        self.validation_feed = None if validation is None else validation[0]
+        self.validation = None if validation is None else Pass(validation[1])
+        self.epoch = 0
+        self.watchers = [name for name, run in runs.items() if run.watches_batches]
+
+    # Training ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        for run in self.runs.values():
+            run.member.model.stop_training = False
+            run.callbacks.on_train_begin()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Open the gates of the members that take part in an epoch. Called before Keras asks the data for an iterator."""
+        self.epoch = epoch
+        self.training.begin()
+        for name, run in self.runs.items():
+            run.in_epoch = run.takes_part(epoch)
+            run.step, run.logs, run.validation_logs = 0, {}, {}
+            _set_gate(self.feed.gates[name], run.in_epoch, epoch)
+            run.running.assign(run.in_epoch)
+            if run.in_epoch:
+                run.member.model.reset_metrics()
+                run.callbacks.on_epoch_begin(epoch)
+
+    def train(self, iterator: Any) -> Logs:
+        """One joint step, with the batch callbacks of the members that want them."""
+        told = self._announce_batches()
+        ran = self.training.step(iterator)
+        for name in ran:
+            run = self.runs[name]
+            run.logs = self.training.logs[name]
+            if name in self.watchers:
+                if name not in told:  # a dataset that cannot tell its length: known only now that there was a batch
+                    run.callbacks.on_train_batch_begin(run.step)
+                run.callbacks.on_train_batch_end(run.step, to_python(run.logs))
+            run.step += 1
+            if run.member.model.stop_training:
+                run.pause()
+        return self.training.flat_logs
+
+    def _announce_batches(self) -> set[str]:
+        told = set()
+        for name in self.watchers:
+            run, length = self.runs[name], self.feed.num_batches[name]
+            if run.in_epoch and not run.member.model.stop_training and length is not None and run.step < length:
+                run.callbacks.on_train_batch_begin(run.step)
+                told.add(name)
+        return told
+
+    def end_epoch(self, epoch: int) -> bool:
+        """Close an epoch for the members in it. Returns whether any member has epochs left."""
+        for run in self.runs.values():
+            if not run.in_epoch:
+                continue
+            run.callbacks.on_epoch_end(epoch, {**to_python(run.logs), **run.validation_logs})
+            if run.member.model.stop_training or epoch + 1 >= run.epochs.stop:
+                self.end_run(run)
+        return any(not run.ended for run in self.runs.values())
+
+    def end_run(self, run: MemberRun) -> None:
+        """A member is through: what Keras does at the end of a `fit`, for it alone."""
+        run.ended = True
+        run.pause()
+        model = run.member.model
+        if isinstance(model.optimizer, keras.optimizers.Optimizer):
+            model.optimizer.finalize_variable_values(model.trainable_weights)
+        run.callbacks.on_train_end({**to_python(run.logs), **run.validation_logs})
+
+    # Validation ----------------------------------------------------------------------------------------------------
+
+    def begin_validation(self) -> None:
+        assert self.validation is not None and self.validation_feed is not None
+        self.validation.begin()
+        for name, gate in self.validation_feed.gates.items():
+            run = self.runs[name]
+            present = run.validates(self.epoch)
+            _set_gate(gate, present, 0)
+            if present:
+                run.member.model.reset_metrics()
+                run.callbacks.on_test_begin()
+
+    def validate(self, iterator: Any) -> Logs:
+        assert self.validation is not None
+        self.validation.step(iterator)
+        return self.validation.flat_logs
+
+    def end_validation(self) -> None:
+        assert self.validation is not None
+        for name, logs in self.validation.logs.items():
+            values = to_python(logs)
+            self.runs[name].callbacks.on_test_end(values)
+            self.runs[name].validation_logs = {f"val_{key}": value for key, value in values.items()}
+
+
+class FitController(keras.callbacks.Callback):
+    """The first joint callback of a `fit`: lets every member begin and end its epochs when Keras does."""
+
+    def __init__(self, session: TrainingSession) -> None:
+        super().__init__()
+        self.session = session
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self.session.begin()
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self.session.begin_epoch(epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if not self.session.end_epoch(epoch):
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        for run in self.session.runs.values():
+            if not run.ended:
+                self.session.end_run(run)
+
+
+def _set_gate(gate: Gate, present: bool, epoch: int) -> None:
+    gate.present.assign(present)
+    gate.epoch.assign(epoch)
