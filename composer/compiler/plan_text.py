@@ -17,10 +17,14 @@ _RIGHT = frozenset({"rows a step", "parameters", "FLOPs a row", "FLOPs a step", 
 def render_plan(plan: Plan) -> str:
     """The text that `print(plan)` shows, without a line end."""
     composition = plan.composition
-    devices = list(dict.fromkeys(load.device for load in plan.loads)) or [device for m in plan.members for device in m.devices]
+    devices = list(dict.fromkeys(load.device for load in plan.loads)) or [
+        device for m in plan.members for device in m.devices
+    ]
     count = len(plan.members)
     head = f"{count} member{'s' if count != 1 else ''} on {_listed(devices)}"
-    options = f"merge={plan.members[0].merge} weights={composition.weights} fuse={composition.fuse} jit={composition.jit}"
+    options = (
+        f"merge={plan.members[0].merge} weights={composition.weights} fuse={composition.fuse} jit={composition.jit}"
+    )
     title = f"plan `{composition.name}`: {head}" if composition.name else f"plan: {head}"
     sections = [f"{title}\n{options}", _table("members", _MEMBER_HEAD, [_member_row(m) for m in plan.members])]
     sections.append(_table("devices", _LOAD_HEAD, [_load_row(load) for load in plan.loads]))
@@ -50,8 +54,10 @@ def _member_row(placed: MemberPlan) -> tuple[str, ...]:
 
 
 def _load_row(load: DeviceLoad) -> tuple[str, ...]:
-    shown = load.replicas if len(load.replicas) <= _MOST_DEVICES else (
-        *load.replicas[: _MOST_DEVICES - 1], f"and {len(load.replicas) - _MOST_DEVICES + 1} more"
+    shown = (
+        load.replicas
+        if len(load.replicas) <= _MOST_DEVICES
+        else (*load.replicas[: _MOST_DEVICES - 1], f"and {len(load.replicas) - _MOST_DEVICES + 1} more")
     )
     return (
         str(load.device),

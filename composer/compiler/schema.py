@@ -1,10 +1,13 @@
-"""The JSON Schema of a plan: `plan_schema`. Programs that read plans may hold on to it; it changes with `format_version`."""
+"""The JSON Schema of a plan: `plan_schema`.
+
+Programs that read plans may hold on to it: it changes only with `format_version`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from composer.compiler.plan_json import FORMAT, FORMAT_VERSION
 
@@ -12,25 +15,33 @@ SCHEMA_URI = "https://json-schema.org/draft/2020-12/schema"
 
 DeviceName = Annotated[str, Field(pattern=r"^(cpu|gpu):[0-9]+$")]
 Size = Annotated[int, Field(ge=0)]
-Scalar = Union[bool, int, float, str, None]
-Json = Union[Scalar, list["Json"], "Call", "Map"]
+Scalar: TypeAlias = bool | int | float | str | None
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class Value(RootModel[Any]):
+    """A value of the language: a scalar, a list, a call or a map."""
+
+    root: Scalar | list[Value] | Call | Map
+
+
 class Call(_Model):
     """A Keras object, or a call inside a factory's arguments."""
 
     call: str
-    arguments: dict[str, Json]
+    arguments: dict[str, Value]
 
 
 class Map(_Model):
     """A map as pairs, since its keys may be numbers."""
 
-    map: list[tuple[Scalar, Json]]
+    map: list[tuple[Scalar, Value]]
+
+
+Value.model_rebuild()
 
 
 class PathSource(_Model):
@@ -39,10 +50,10 @@ class PathSource(_Model):
 
 class FactorySource(_Model):
     factory: str
-    arguments: dict[str, Json]
+    arguments: dict[str, Value]
 
 
-Source = Union[PathSource, FactorySource]
+Source: TypeAlias = PathSource | FactorySource
 
 
 class Topology(_Model):
@@ -87,8 +98,8 @@ class Signature(_Model):
 
 class Train(_Model):
     optimizer: Call | None
-    loss: Json
-    metrics: Json
+    loss: Value
+    metrics: Value
     batch: int | None
     epochs: int | None
     callbacks: list[Call]
