@@ -1,0 +1,132 @@
+"""Keeps a run folder up to date while its members train, so that a run which is cut off has what was trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import keras
+
+from composer.errors import ComposerError
+from composer.runtime.run_folder import RunFolder, RunRecord, State, _Joint
+
+SAVING_SHARE = 0.05
+"""Saving models between epochs may take this share of the time at most."""
+LONGEST_LOSS = 30.0
+"""Seconds of training that are kept unsaved even where saving is cheap."""
+
+
+class RunRecorder:
+    """Collects each member's history and writes it with the models: now and then between epochs, and at the end.
+
+    Use it as a context around `fit`. However that ends, the models are saved as they are, the histories and curves are
+    written, and `run.json` says `finished`, `interrupted` (Ctrl-C) or `failed`.
+
+    Args:
+        folder: where to.
+        joint: whose members are trained.
+        record: the run's record at its start; it is written on entering.
+        clock: seconds that only grow.
+
+    Example:
+        >>> with RunRecorder(folder, joint, record) as recorder:
+        ...     joint.fit(data, epochs=5, callbacks=recorder.callbacks())
+        >>> recorder.record.state
+        'finished'
+    """
+
+    def __init__(
+        self, folder: RunFolder, joint: _Joint, record: RunRecord, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.folder = folder
+        self.record = record
+        self.histories: dict[str, dict[str, list[float]]] = {name: {} for name in joint.members}
+        self._joint = joint
+        self._clock = clock
+        self._saved_at = clock()
+        self._cost = 0.0
+
+    def callbacks(self, others: Mapping[str, list[keras.callbacks.Callback]] | None = None) -> dict[str, list[Any]]:
+        """Callbacks for the joint `fit`, by member and, under `"*"`, joint; after the `others`."""
+        own: dict[str, list[Any]] = {name: [_Collector(self, name)] for name in self.histories}
+        own["*"] = [_Flusher(self)]
+        given = dict(others or {})
+        return {name: [*given.pop(name, ()), *callbacks] for name, callbacks in own.items()} | given
+
+    def add_epoch(self, member: str, logs: Mapping[str, float]) -> None:
+        """Takes what a member logged at the end of an epoch, under its plain names."""
+        history = self.histories[member]
+        for metric, value in logs.items():
+            history.setdefault(metric, []).append(float(value))
+
+    def epochs(self) -> dict[str, int]:
+        """How many epochs each member has been through."""
+        return {name: max(map(len, history.values()), default=0) for name, history in self.histories.items()}
+
+    def update(self) -> bool:
+        """Writes the histories, and the models where that is due. Returns whether the models were saved."""
+        self.folder.write_history(self.histories)
+        since = self._clock() - self._saved_at
+        if since < LONGEST_LOSS or since * SAVING_SHARE < self._cost:
+            return False
+        self._save()
+        return True
+
+    def _save(self) -> None:
+        start = self._clock()
+        epochs = self.epochs()
+        saved = self.folder.save_members(self._joint)
+        self.record = self.record.with_epochs({name: epochs[name] for name in saved})
+        self.folder.write_run_json(self.record)
+        self._saved_at = self._clock()
+        self._cost = self._saved_at - start
+
+    def finish(self, state: State, message: str = "") -> None:
+        """Writes everything as it is now, and why the run ended."""
+        self.folder.write_history(self.histories)
+        self._save()
+        self.folder.write_curves(self.histories)
+        self.record = self.record.end(state, message)
+        self.folder.write_run_json(self.record)
+
+    def __enter__(self) -> RunRecorder:
+        self.folder.write_run_json(self.record)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish("finished")
+            return
+        interrupted = issubclass(kind, KeyboardInterrupt)
+        try:
+            self.finish("interrupted" if interrupted else "failed", "" if interrupted else f"{kind.__name__}: {error}")
+        except ComposerError as second:
+            if interrupted:  # the user must learn that not all is kept
+                raise ComposerError(f"the run was interrupted, and not all of it could be saved: {second}") from second
+
+
+class _Collector(keras.callbacks.Callback):  # type: ignore[misc]
+    """A member's callback: hands its logs to the recorder."""
+
+    def __init__(self, recorder: RunRecorder, member: str) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._member = member
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._recorder.add_epoch(self._member, logs or {})
+
+
+class _Flusher(keras.callbacks.Callback):  # type: ignore[misc]
+    """A joint callback: writes what the members have logged, after all of them have."""
+
+    def __init__(self, recorder: RunRecorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._recorder.update()
