@@ -26,11 +26,10 @@ from composer.pipeline import load as load
 from composer.pipeline import parse as parse
 from composer.pipeline import plan as plan
 from composer.pipeline import simulate as simulate
+from composer.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel as ComposedModel
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ComposedModel",

@@ -21,7 +21,7 @@ ARROW = (
     ("graph",),
     ("compiler", "catalog_files"),
     ("language",),
-    ("catalog", "errors", "diagnostics", "source"),
+    ("catalog", "errors", "diagnostics", "source", "version"),
 )
 """Who may import whom: a row imports itself and the rows below it."""
 

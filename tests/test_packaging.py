@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from composer.version import __version__
+
 ROOT = Path(__file__).parent.parent
+INFO = f"mgpu_composer-{__version__}.dist-info"
 NO_CHECKOUT = "import sys; sys.path[:] = [path for path in sys.path if path]; "
 
 
@@ -46,18 +49,18 @@ def test_wheel_holds_the_package_and_the_grammar_and_nothing_else(wheel: Path) -
     names = zipfile.ZipFile(wheel).namelist()
     assert "composer/_grammar/mgpu.lark" in names
     assert "composer/py.typed" in names
-    assert {name.split("/")[0] for name in names} == {"composer", "mgpu_composer-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"composer", INFO}
     assert not [name for name in names if name.endswith(".pyc")]
 
 
 def test_metadata_names_the_licence_and_both_commands(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
-    info = "mgpu_composer-0.1.0.dist-info"
-    metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
+    metadata = Parser().parsestr(archive.read(f"{INFO}/METADATA").decode())
     assert metadata["Name"] == "mgpu-composer"
+    assert metadata["Version"] == __version__
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert f"{info}/licenses/LICENSE" in archive.namelist()
-    scripts = archive.read(f"{info}/entry_points.txt").decode().split()
+    assert f"{INFO}/licenses/LICENSE" in archive.namelist()
+    scripts = archive.read(f"{INFO}/entry_points.txt").decode().split()
     assert scripts == ["[console_scripts]", "composer", "=", "composer.cli:main", "mgpu", "=", "composer.cli:main"]
 
 

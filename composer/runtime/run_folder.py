@@ -33,6 +33,7 @@ from composer.runtime.atomic_files import make_folder, write_atomically, write_t
 from composer.runtime.curves import draw_curves
 from composer.runtime.histories import Histories, histories_from_json, histories_to_csv, histories_to_json
 from composer.runtime.settings import CALLBACK_FOLDER
+from composer.version import __version__
 
 FORMAT_VERSION = 1
 State: TypeAlias = Literal["running", "finished", "interrupted", "failed"]
@@ -283,8 +284,6 @@ def read_run(path: Path) -> Run:
 
 def versions() -> dict[str, str]:
     """The versions a run depends on."""
-    from composer import __version__
-
     return {
         "composer": __version__,
         "tensorflow": tf.__version__,
