@@ -51,6 +51,15 @@ class DatasetRows:
         cardinality = int(self.dataset.cardinality())
         return cardinality if cardinality >= 0 else None
 
+    def end_epoch(self, first: bool) -> None:
+        """Draw from a shuffling dataset's random state what Keras' own `fit` draws between two epochs.
+
+        Every iterator a dataset gives takes its order from that state, and Keras makes one more than it uses at the end of
+        an epoch whose length it knows; without it the orders of later epochs would differ from the member's alone.
+        """
+        if self.num_batches is not None or not first:
+            iter(self.dataset)
+
 
 Rows = ArrayRows | DatasetRows
 
@@ -82,28 +91,41 @@ class Feed:
         batch_specs: the structure of one batch, by member.
         num_batches: batches an epoch, by member; None where a dataset cannot tell.
         gates: by member.
+        rows: by member.
     """
 
     dataset: tf.data.Dataset
     batch_specs: dict[str, Any]
     num_batches: dict[str, int | None]
     gates: dict[str, Gate]
+    rows: dict[str, Rows]
+
+    @property
+    def endless(self) -> bool:
+        """Whether some length is not known, so that the joint dataset does not end by itself."""
+        return None in self.num_batches.values()
+
+    def end_epoch(self, name: str, *, first: bool) -> None:
+        """A member has ended an epoch, its first or a later one."""
+        rows = self.rows[name]
+        if isinstance(rows, DatasetRows):
+            rows.end_epoch(first)
 
 
 def joint_feed(rows: Mapping[str, Rows]) -> Feed:
-    """Join the rows of several members. An epoch is as long as its longest member where all lengths are known."""
+    """Join the rows of several members. An epoch is as long as its longest member, or endless where a length is not known:
+    then the step in which no member has a batch is the end of it."""
     gates = {name: Gate.create() for name in rows}
     batches = {name: _member_batches(source, gates[name]) for name, source in rows.items()}
     num_batches = {name: source.num_batches for name, source in rows.items()}
     joint = tf.data.Dataset.zip({name: _optional(dataset) for name, dataset in batches.items()})
-    if None in num_batches.values():
-        joint = joint.take_while(lambda step: tf.reduce_any([batch.has_value() for batch in step.values()]))
-    else:
+    if None not in num_batches.values():
         joint = joint.take(max(count or 0 for count in num_batches.values()))
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # a second pass over the graph, for nothing
     joint = joint.with_options(options).prefetch(tf.data.AUTOTUNE)
-    return Feed(joint, {name: dataset.element_spec for name, dataset in batches.items()}, num_batches, gates)
+    specs = {name: dataset.element_spec for name, dataset in batches.items()}
+    return Feed(joint, specs, num_batches, gates, dict(rows))
 
 
 def epoch_order(num_rows: int, seed: int, epoch: Any) -> tf.Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from composer.compiler.plan import Plan
-from composer.engine.feed import joint_feed
+from composer.engine.feed import Feed, joint_feed
 from composer.engine.programs import Logs
 from composer.errors import DataError, GraphError
 from composer.export.saved_model import export_saved_model
@@ -178,7 +178,7 @@ class ComposedModel(keras.Model):
         session = fitting.session(self, self._programs, request, rows, history)
         self._session = session
         try:
-            with _quiet_about_lengths(session):
+            with _quiet_about_lengths(session.feed, session.validation_feed):
                 super().fit(
                     session.feed.dataset,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
@@ -216,12 +216,13 @@ class ComposedModel(keras.Model):
             check_rows(members[name], data, targets=True)
             rows[name] = fitting.member_rows(members[name], data, sizes[name])
         feed = joint_feed(rows)
-        self._evaluation = Pass(self._programs.testing([members[name].unit for name in rows], feed))
+        self._evaluation = Pass(self._programs.testing([members[name].unit for name in rows], feed), endless=feed.endless)
         for member in members.values():
             member.model.reset_metrics()
         try:
             self._evaluation.begin()
-            super().evaluate(feed.dataset, verbose=verbose, return_dict=True, **arguments)
+            with _quiet_about_lengths(feed):
+                super().evaluate(feed.dataset, verbose=verbose, return_dict=True, **arguments)
             return {name: fitting.plain(self._evaluation.logs[name]) for name in given if name in self._evaluation.logs}
         finally:
             self._evaluation = None
@@ -253,9 +254,10 @@ class ComposedModel(keras.Model):
             feed = joint_feed(rows)
             program = self._programs.predicting([self._members[name].unit for name in rows], feed)
             taken: list[dict[str, Any]] = []
-            self._thread.predict_step = fitting.prediction_step(program, taken)
-            super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
-            outputs.update({name: join_steps(name, taken) for name in rows})
+            self._thread.predict_step = fitting.prediction_step(program, taken, endless=feed.endless)
+            with _quiet_about_lengths(feed):
+                super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
+            outputs.update({name: join_steps(self._members[name], taken) for name in rows})
         return {name: outputs[name] for name in given}
 
     # The points at which Keras' loops are extended -------------------------------------------------------------------
@@ -335,10 +337,9 @@ class ComposedModel(keras.Model):
 
 
 @contextlib.contextmanager
-def _quiet_about_lengths(session: TrainingSession) -> Iterator[None]:
+def _quiet_about_lengths(*feeds: Feed | None) -> Iterator[None]:
     """Keras warns when a dataset of unknown length ends; that is how such a dataset's epoch ends."""
-    feeds = [session.feed, session.validation_feed]
-    if not any(None in feed.num_batches.values() for feed in feeds if feed is not None):
+    if not any(feed.endless for feed in feeds if feed is not None):
         yield
         return
     with warnings.catch_warnings():

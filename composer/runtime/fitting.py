@@ -143,7 +143,8 @@ def member_rows(member: Member, data: MemberData, batch_size: int | None, *, shu
             )
         batch_size = batch_size or group * DEFAULT_BATCH_SIZE
     with tf.device("/device:CPU:0"):
-        arrays = keras.tree.map_structure(tf.convert_to_tensor, data.arrays)
+        # A dataset would pack a list of arrays into one tensor.
+        arrays = keras.tree.map_structure(tf.convert_to_tensor, keras.tree.lists_to_tuples(data.arrays))
     return ArrayRows(arrays, data.num_rows, batch_size or DEFAULT_BATCH_SIZE, shuffle, member.plan.member.seed)
 
 
@@ -178,7 +179,9 @@ def session(joint: ComposedModel, programs: ProgramCache, request: FitRequest, r
     return TrainingSession(runs, feed, program, validation)
 
 
-def prediction_step(program: JointProgram, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:
+def prediction_step(
+    program: JointProgram, taken: list[dict[str, Any]], *, endless: bool
+) -> Callable[[list[Any]], tf.Tensor]:
     """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a batch.
 
     The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
@@ -186,8 +189,10 @@ def prediction_step(program: JointProgram, taken: list[dict[str, Any]]) -> Calla
 
     def step(data: list[Any]) -> tf.Tensor:
         ran, results = program(data[0])
-        flags = zip(program.names, ran.numpy(), strict=True)
-        taken.append({name: keras.tree.map_structure(as_numpy, results[name]) for name, flag in flags if flag})
+        names = [name for name, flag in zip(program.names, ran.numpy(), strict=True) if flag]
+        if endless and not names and taken:
+            raise StopIteration
+        taken.append({name: keras.tree.map_structure(as_numpy, results[name]) for name in names})
         return tf.zeros((1,))
 
     return step

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from composer.errors import DataError
 from composer.graph.signatures import output_structure
+from composer.runtime.members import Member
 
 StepOutputs = dict[str, Any]  # by member that ran, in the member's own structure
 
@@ -20,14 +21,16 @@ def as_numpy(value: Any) -> Any:
     return value if isinstance(value, tf.RaggedTensor) else np.asarray(value)
 
 
-def join_steps(name: str, steps: Sequence[StepOutputs]) -> Any:
+def join_steps(member: Member, steps: Sequence[StepOutputs]) -> Any:
     """One member's outputs of all steps, in row order.
 
     Raises:
         DataError: if an axis other than the first differs from batch to batch; it names the member, the output and the axis.
     """
-    outputs = [step[name] for step in steps if name in step]
-    return keras.tree.map_structure(lambda *leaves: _concatenate(name, leaves), *outputs)
+    outputs = [step[member.name] for step in steps if member.name in step]
+    if not outputs:
+        return no_rows(member.model)
+    return keras.tree.map_structure(lambda *leaves: _concatenate(member.name, leaves), *outputs)
 
 
 def no_rows(model: keras.Model) -> Any:

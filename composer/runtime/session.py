@@ -69,10 +69,11 @@ class Pass:
     """One pass over a feed: an epoch of training, or an evaluation.
 
     Keras runs as many steps as the longest member ever needs. Once a step finds no member with a batch, the rest of the
-    pass is skipped without touching the data.
+    pass is skipped without touching the data; where a length is not known, the pass ends there.
     """
 
     program: JointProgram
+    endless: bool = False
     through: bool = False
     logs: dict[str, Logs] = field(default_factory=dict)
 
@@ -83,10 +84,12 @@ class Pass:
     def step(self, iterator: Any) -> tuple[str, ...]:
         """Run the next step. Returns the members that took part."""
         if self.through:
-            return ()
+            return ()  # Keras' count is not reached yet
         ran, results = self.program.step(iterator)
         names = tuple(name for name, flag in zip(self.program.names, ran.numpy(), strict=True) if flag)
         self.through = not names
+        if self.through and self.endless:
+            raise StopIteration
         self.logs.update({name: results[name] for name in names})
         return names
 
@@ -109,9 +112,9 @@ class TrainingSession:
     def __init__(self, runs: dict[str, MemberRun], feed: Feed, program: JointProgram, validation: tuple[Feed, JointProgram] | None) -> None:
         self.runs = runs
         self.feed = feed
-        self.training = Pass(program)
+        self.training = Pass(program, endless=feed.endless)
         self.validation_feed = None if validation is None else validation[0]
-        self.validation = None if validation is None else Pass(validation[1])
+        self.validation = None if validation is None else Pass(validation[1], endless=validation[0].endless)
         self.epoch = 0
         self.watchers = [name for name, run in runs.items() if run.watches_batches]
 
@@ -165,6 +168,7 @@ class TrainingSession:
         for run in self.runs.values():
             if not run.in_epoch:
                 continue
+            self.feed.end_epoch(run.member.name, first=epoch == run.epochs.start)
             run.callbacks.on_epoch_end(epoch, {**to_python(run.logs), **run.validation_logs})
             if run.member.model.stop_training or epoch + 1 >= run.epochs.stop:
                 self.end_run(run)
