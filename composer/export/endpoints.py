@@ -11,8 +11,10 @@ import tensorflow as tf
 
 from composer.export.faults import export_error
 from composer.export.names import argument_names, output_names
+from composer.export.protocols import ExportableMember
 from composer.graph.layers import call_model
 from composer.graph.signatures import input_structure, leaf_layers, output_structure
+from composer.graph.slicing import join_rows, split_rows
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,18 @@ class Endpoint:
         return values[self.inputs[0].name] if len(self.inputs) == 1 else dict(values)
 
 
-def endpoint(member: str, model: keras.Model, run: Callable[..., Any] | None = None) -> Endpoint:
-    """The endpoint of a member.
+def endpoint(member: ExportableMember, *, placed: bool = False) -> Endpoint:
+    """The endpoint of a member: rows in, rows out, whatever the member's group.
 
     Args:
-        member: the member's name.
-        model: the user's own model.
-        run: what runs it, called as `run(inputs, training=False)`; None runs the model itself, un-placed.
+        member: the member.
+        placed: run it over its replicas on their devices, rather than as one call that is placed nowhere.
 
     Raises:
         ExportError: MG603, the model has never been built or takes what a signature cannot carry.
     """
-    structure, specs = _inputs(member, model)
+    model = member.model
+    structure, specs = _inputs(member.name, model)
     names = argument_names([spec.name for spec in specs])
     inputs = tuple(
         InputTensor(name, spec.name, tf.TensorSpec(spec.shape, spec.dtype, name=name))
@@ -90,9 +92,18 @@ def endpoint(member: str, model: keras.Model, run: Callable[..., Any] | None = N
     )
 
     def forward(values: Any) -> Any:
-        return call_model(model, values, False) if run is None else run(values, training=False)
+        return _placed_forward(member, values) if placed else call_model(model, values, training=False)
 
-    return Endpoint(member, inputs, structure, forward, tuple(_own_names(output_structure(model), "output")))
+    return Endpoint(member.name, inputs, structure, forward, tuple(_own_names(output_structure(model), "output")))
+
+
+def _placed_forward(member: ExportableMember, values: Any) -> Any:
+    replicas = len(member.layer.devices)
+    if replicas == 1:
+        return member.layer(values, training=False)
+    outputs = member.layer(split_rows(values, replicas), training=False)
+    with tf.device(member.merge):
+        return join_rows(outputs)
 
 
 def _inputs(member: str, model: keras.Model) -> tuple[Any, list[tf.TensorSpec]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from composer.diagnostics import Diagnostic
+from composer.source import SourceText, Span
 
 JOINT_SIGNATURE = "serving_default"
 """The signature of all members together: the one a server runs when a request names none."""
@@ -38,9 +40,20 @@ class JointName:
     own: str
 
 
-def reserved_name_faults(members: Iterable[str]) -> list[Diagnostic]:
-    """The members whose names cannot be endpoints."""
-    return [_reserved(name) for name in members if not is_endpoint_name(name)]
+def reserved_name_faults(spans: Mapping[str, Span | None], spec_text: str) -> list[Diagnostic]:
+    """The members whose names cannot be endpoints.
+
+    Args:
+        spans: where each member is written in the spec, by name.
+        spec_text: the spec.
+    """
+    source = SourceText(spec_text)
+    places = {name: span if span is not None and span.end <= len(spec_text) else None for name, span in spans.items()}
+    return [
+        _reserved(name, place, source if place else None)
+        for name, place in places.items()
+        if not is_endpoint_name(name)
+    ]
 
 
 def is_endpoint_name(name: str) -> bool:
@@ -48,7 +61,7 @@ def is_endpoint_name(name: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)) and not keyword.iskeyword(name) and name not in RESERVED
 
 
-def _reserved(name: str) -> Diagnostic:
+def _reserved(name: str, span: Span | None, source: SourceText | None) -> Diagnostic:
     if keyword.iskeyword(name):
         reason = "is a reserved word of Python, and an input cannot be named so"
     elif name.startswith("_"):
@@ -59,6 +72,9 @@ def _reserved(name: str) -> Diagnostic:
     return Diagnostic(
         "MG601",
         f"the member `{name}` cannot be exported under its name, which {reason}",
+        span=span,
+        source=source,
+        label="no name for an endpoint",
         help=(f"name the member otherwise, e.g. `as {suggestion}`",),
     )
 
@@ -73,17 +89,12 @@ def argument_names(own_names: Sequence[str]) -> tuple[str, ...]:
         >>> argument_names(["x", "my input", "1st", "class", "X"])
         ('x', 'my_input', 'input_1st', 'class_', 'X_1')
     """
-    names: list[str] = []
-    # Names that stand as they are go first, so that `a_b` keeps its name beside `a b`.
-    kept = {own.lower() for own in own_names if own == _argument_name(own)}
-    taken: set[str] = set()
-    for own in own_names:
-        name = _argument_name(own)
-        if name != own and name.lower() in kept:
-            taken.add(name.lower())
-        names.append(_unused(name, taken))
-        taken.add(names[-1].lower())
-    return tuple(names)
+    wished = [_argument_name(own) for own in own_names]
+    names: dict[int, str] = {}
+    # Names that need no mending go first, so that `a_b` stays itself beside `a b`.
+    for index in sorted(range(len(wished)), key=lambda index: wished[index] != own_names[index]):
+        names[index] = _unused(wished[index], set(names.values()))
+    return tuple(names[index] for index in range(len(wished)))
 
 
 def _argument_name(own: str) -> str:
@@ -101,24 +112,16 @@ def output_names(own_names: Sequence[str]) -> tuple[str, ...]:
         ('dense', 'dense_1', 'label')
     """
     names: list[str] = []
-    taken = set(own_names)
-    seen: set[str] = set()
     for own in own_names:
-        name = _unused(own, taken) if own in seen else own
-        seen.add(own)
-        taken.add(name)
-        names.append(name)
+        names.append(own if own not in names else _unused(own, {*own_names, *names}))
     return tuple(names)
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    """The name itself, or the name with the first number that makes it new."""
-    if name not in taken and name.lower() not in taken:
-        return name
-    number = 1
-    while f"{name}_{number}" in taken or f"{name}_{number}".lower() in taken:
-        number += 1
-    return f"{name}_{number}"
+    """The name itself, or the name with the first number that makes it new; upper and lower case are one."""
+    folded = {other.lower() for other in taken}
+    candidates = (name if number == 0 else f"{name}_{number}" for number in itertools.count())
+    return next(candidate for candidate in candidates if candidate.lower() not in folded)
 
 
 def joint_names(tensors: Sequence[tuple[str, Sequence[str]]]) -> tuple[JointName, ...]:

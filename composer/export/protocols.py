@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import keras
 
 from composer.compiler.plan import MemberPlan, Plan
+from composer.graph.layers import PlacedReplicas
 
 
 class ExportableMember(Protocol):
@@ -21,8 +22,12 @@ class ExportableMember(Protocol):
         """The user's own model, without any placement."""
 
     @property
-    def layer(self) -> Any:
-        """Callable: `layer(x, training=False)` takes flat rows and runs the replicas on their devices."""
+    def layer(self) -> PlacedReplicas:
+        """Calls the model once a replica, each call on its own device."""
+
+    @property
+    def merge(self) -> str:
+        """TensorFlow name of the device on which the replicas' outputs are joined."""
 
     @property
     def plan(self) -> MemberPlan: ...

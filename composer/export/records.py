@@ -7,12 +7,12 @@ import json
 import platform
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
+import composer
 from composer.export.manifest import MANIFEST_PATH, Manifest, MemberEntry, SignatureEntry, Versions
 from composer.export.protocols import Exportable
 from composer.export.rest import request_body
@@ -24,7 +24,8 @@ def write_records(joint: Exportable, signatures: Sequence[SignatureEntry], keep_
     (folder / "requests").mkdir(parents=True)
     spec = joint.spec_text.encode()
     (folder / "spec.mgpu").write_bytes(spec)
-    (folder / "plan.txt").write_text(f"{joint.plan}\n", encoding="utf-8")
+    (folder / "plan.txt").write_text(joint.plan.to_text() + "\n", encoding="utf-8")
+    (folder / "plan.json").write_text(joint.plan.to_json() + "\n", encoding="utf-8")
     for signature in signatures:
         if signature.request is not None:
             (folder / signature.request).write_text(json.dumps(request_body(signature)) + "\n", encoding="utf-8")
@@ -54,15 +55,8 @@ def _members(joint: Exportable) -> tuple[MemberEntry, ...]:
 
 def _versions() -> Versions:
     return Versions(
-        composer=_composer_version(),
+        composer=composer.__version__,
         tensorflow=tf.__version__,
         keras=keras.__version__,
         python=platform.python_version(),
     )
-
-
-def _composer_version() -> str:
-    try:
-        return metadata.version("mgpu-composer")
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        return "0+source"

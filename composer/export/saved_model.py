@@ -56,7 +56,9 @@ def export_saved_model(
     """
     base = Path(directory)
     report = on_step or (lambda step: None)
-    faults = reserved_name_faults(joint.members)
+    faults = reserved_name_faults(
+        {name: each.plan.member.span for name, each in joint.members.items()}, joint.spec_text
+    )
     if faults:
         raise export_errors(faults)
     with _write_errors(base), staged_version(base, force_version) as (folder, publish):

@@ -38,24 +38,33 @@ def trace(joint: Exportable, keep_devices: bool) -> Traced:
     Raises:
         ExportError: MG602, MG603 or MG604, naming the member.
     """
-    endpoints = [
-        endpoint(name, member.model, member.layer if keep_devices else None) for name, member in joint.members.items()
-    ]
+    endpoints = [endpoint(member, placed=keep_devices) for member in joint.members.values()]
     inputs = joint_names([(each.member, [tensor.name for tensor in each.inputs]) for each in endpoints])
     outputs = joint_names([(each.member, output_names(each.own_outputs)) for each in endpoints])
     faults = [*joint_name_faults("input", inputs), *joint_name_faults("output", outputs)]
     if faults:
         raise export_errors(faults)
 
-    archive = keras.export.ExportArchive()
-    for model in {id(member.model): member.model for member in joint.members.values()}.values():
-        archive.track(model)
+    archive = _archive([member.model for member in joint.members.values()])
     functions = {each.member: _add(archive, each.member, each, each.arguments, each.member) for each in endpoints}
     entries = [_member_signature(each, functions[each.member]) for each in endpoints]
 
     forward = JointForward(endpoints, functions, inputs, outputs)
     _add(archive, JOINT_SIGNATURE, forward, forward.arguments, ", ".join(joint.members))
     return Traced(archive, (*entries, _joint_signature(entries, inputs, outputs)))
+
+
+def _archive(models: Sequence[keras.Model]) -> Any:
+    """An archive that holds the models' variables and lookup tables, each once, also where members share a model."""
+    archive = keras.export.ExportArchive()
+    for model in {id(model): model for model in models}.values():
+        archive.track(model)
+    # `track` lists Keras' variables, and the endpoints hold TensorFlow's behind them: each would be stored twice.
+    variables = list({id(each): each for model in models for each in model.variables}.values())
+    archive.add_variable_collection("variables", [each.value for each in variables])
+    archive.add_variable_collection("trainable_variables", [each.value for each in variables if each.trainable])
+    archive.add_variable_collection("non_trainable_variables", [each.value for each in variables if not each.trainable])
+    return archive
 
 
 class JointForward:
