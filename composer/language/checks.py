@@ -117,6 +117,7 @@ def _literal_faults(literal: nodes.Literal, source: SourceText) -> Iterator[Diag
 
 
 def _escape_faults(span: Span, source: SourceText) -> Iterator[Diagnostic]:
+    """The first unknown escape of a string: a path with backslashes is one slip, not many."""
     text = source.text[span.start : span.end]
     if "\\" not in text:
         return
@@ -133,6 +134,7 @@ def _escape_faults(span: Span, source: SourceText) -> Iterator[Diagnostic]:
             ("write `\\\\` for a backslash; in a path, `/` works everywhere",),
             ("the escapes are `\\\\`, `\\\"`, `\\'`, `\\n`, `\\r`, `\\t` and `\\u` with four hexadecimal digits",),
         )
+        return
 
 
 def _too_large(span: Span, source: SourceText) -> Diagnostic:

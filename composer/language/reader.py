@@ -32,6 +32,20 @@ def read_spec(path: str | os.PathLike[str]) -> SourceText:
             data += stream.read(_LARGEST)
     except (OSError, ValueError) as error:
         _refuse_unreadable(file, error, place)
+    return decode_spec(data, place)
+
+
+def decode_spec(data: bytes, place: SourceText) -> SourceText:
+    """The text of a spec that came as bytes, such as from the standard input.
+
+    Args:
+        data: UTF-8, with or without a byte order mark.
+        place: the name and the folder of the spec; its text is not looked at.
+
+    Raises:
+        SpecError: it is something else than UTF-8 text (MG102).
+    """
+    _refuse_binary(data[:_HEAD], place)
     if len(data) >= _LARGEST:
         _fail(Diagnostic("MG102", f"the spec file is larger than {_LARGEST >> 20} MiB", source=place,
                          help=("a spec is a short text; give the path of the `.mgpu` file",)))  # fmt: skip
@@ -47,7 +61,7 @@ def read_spec(path: str | os.PathLike[str]) -> SourceText:
                 help=("save the file in the encoding UTF-8",),
             )
         )
-    return SourceText(text, str(file), file.parent)
+    return SourceText(text, place.name, place.folder)
 
 
 def _refuse_binary(head: bytes, place: SourceText) -> None:

@@ -193,18 +193,20 @@ def _replica_fault(failure: Failure, written: str, meant: str, first: Word, last
 
 def keyword_as_name(failure: Failure) -> Diagnostic | None:
     word, before = failure.word, failure.before
-    if word is None or "NAME" not in failure.accepts or before is None:
+    if word is None or before is None:
         return None
+    is_option = failure.follower == "=" and not before.is_keyword
+    in_place_of_name = "NAME" in failure.accepts and (is_option or _wants_name(before))
     if word.text == "=" and before.text in STATEMENT_WORDS and failure.index > 1:
-        word = before  # an option called like a statement
-    elif not (word.is_keyword and (_wants_name(before) or failure.follower == "=")):
+        word, is_option = before, True
+    elif not (word.is_keyword and in_place_of_name):
         return None
-    kind = "value" if failure.accepts >= VALUE_START else "name"
+    kind = "value" if failure.accepts >= VALUE_START else "option" if is_option else "name"
     return failure.fault(
         "MG114",
         f"`{word.text}` is a keyword and cannot be a name",
         span=word.span,
-        label=f"expected a {kind}",
+        label="no option has this name" if is_option else f"expected a {kind}",
         help=("choose another name", KEYWORD_LIST) if kind == "name" else (KEYWORD_LIST,),
     )
 
