@@ -43,13 +43,13 @@ def compile_members(members: Mapping[str, Member], names: ByMember, settings: Ma
 
 
 def check_compiled(members: Mapping[str, Member]) -> None:
-    """Refuse members that cannot be trained as they are.
+    """Refuse members that cannot be evaluated or trained as they are.
 
     Raises:
         GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an optimizer
-            object that several members hold.
+            object that several models hold.
     """
-    holders: dict[int, str] = {}
+    holders: dict[int, Member] = {}
     for name, member in members.items():
         model = member.model
         if not getattr(model, "compiled", False):
@@ -57,14 +57,33 @@ def check_compiled(members: Mapping[str, Member]) -> None:
                 f"`{name}` is not compiled. Call `compile` on its model, or `joint.compile(optimizer=..., loss=...)` for all "
                 f'or by member: `joint.compile(optimizer={{"{name}": "adam"}}, loss={{"{name}": "mse"}})`'
             )
-        optimizer = model.optimizer
-        if optimizer is not None and holders.setdefault(id(optimizer), name) != name:
+        holder = holders.setdefault(id(model.optimizer), member)
+        if model.optimizer is not None and holder.model is not model:
             raise GraphError(
-                f"`{holders[id(optimizer)]}` and `{name}` were compiled with one optimizer object, but its state belongs to one "
-                "model. Make one for each, or pass it to `joint.compile`, which copies it"
+                f"`{holder.name}` and `{name}` were compiled with one optimizer object, but its state belongs to one model. "
+                "Make one for each, or pass it to `joint.compile`, which copies it"
             )
         if len(member.layer.devices) > 1:
             check_can_split(name, model)
+
+
+def check_not_shared(members: Mapping[str, Member]) -> None:
+    """Refuse to train members that share weights: their gradients would have to be added.
+
+    Raises:
+        GraphError: naming two members that hold one weight.
+    """
+    owners: dict[int, Member] = {}
+    for name, member in members.items():
+        for weight in member.model.trainable_variables:
+            owner = owners.setdefault(id(weight), member)
+            if owner is member:
+                continue
+            what = "are one model" if owner.model is member.model else f"share the weight `{weight.path}`"
+            raise GraphError(
+                f"`{owner.name}` and `{name}` {what}. Training members that share weights is not supported yet; they can be "
+                "evaluated, predict and be exported. `copies=2` makes two members with weights of their own"
+            )
 
 
 def check_can_split(name: str, model: keras.Model) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from composer.compiler.plan import Plan
-from composer.engine.feed import Feed, joint_feed
+from composer.engine.feed import Feed, Rows, joint_feed
 from composer.engine.programs import Logs
 from composer.errors import DataError, GraphError
 from composer.export.saved_model import export_saved_model
@@ -22,7 +22,7 @@ from composer.graph.lowering import lower
 from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
 from composer.runtime.checks import check_rows
-from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
+from composer.runtime.compiling import SETTINGS, check_compiled, check_not_shared, compile_members
 from composer.runtime.data import member_data
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
@@ -139,7 +139,7 @@ class ComposedModel(keras.Model):
         x: Any = None,
         y: Any = None,
         batch_size: Any = None,
-        epochs: Any = 1,
+        epochs: Any = None,
         verbose: Any = "auto",
         callbacks: Any = None,
         **arguments: Any,
@@ -152,8 +152,9 @@ class ComposedModel(keras.Model):
             x: `{member: (x, y)}`, `{member: (x, y, sample_weight)}` or `{member: tf.data.Dataset of batches}`; or
                 `{member: x}` beside `y={member: y}`.
             y: targets by member, where `x` holds none.
-            batch_size: rows a batch, for arrays; 32 if left out (of a grouped member its group times that).
-            epochs: each member stops after its own.
+            batch_size: rows a batch, for arrays; if left out what the spec's `train` says, else 32 (of a grouped member its
+                group times that).
+            epochs: each member stops after its own; if left out what the spec's `train` says, else 1.
             verbose: as in Keras.
             callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are joint
                 and see `member_metric`.
@@ -172,7 +173,9 @@ class ComposedModel(keras.Model):
             >>> history.members["a"].history["loss"]
         """
         check_compiled(self._members)
-        request = fitting.FitRequest.create(self._by_member, batch_size=batch_size, epochs=epochs, callbacks=callbacks, **arguments)
+        check_not_shared(self._members)
+        given = {"batch_size": batch_size, "epochs": epochs, "callbacks": callbacks, **arguments}
+        request = fitting.FitRequest.create(self._by_member, self._plan, given)
         rows = fitting.training_rows(self, request, x, y)
         history = JointHistory()
         session = fitting.session(self, self._programs, request, rows, history)
@@ -208,22 +211,29 @@ class ComposedModel(keras.Model):
         if arguments.pop("_use_cached_eval_dataset", False):  # Keras validates within `fit`
             return self._validate(x, verbose=verbose, **arguments)
         given = member_data(self._by_member, x, y, sample_weight)
-        members = {name: self._members[name] for name in given}
-        check_compiled(members)
+        check_compiled({name: self._members[name] for name in given})
         sizes = self._by_member.spread("`batch_size`", batch_size)
         rows = {}
         for name, data in given.items():
-            check_rows(members[name], data, targets=True)
-            rows[name] = fitting.member_rows(members[name], data, sizes[name])
+            check_rows(self._members[name], data, targets=True)
+            rows[name] = fitting.member_rows(self._members[name], data, sizes[name])
+        results: dict[str, dict[str, float]] = {}
+        for names in fitting.without_shared_models(self._members, rows):
+            results.update(self._evaluate({name: rows[name] for name in names}, verbose=verbose, **arguments))
+        return {name: results[name] for name in given}
+
+    def _evaluate(self, rows: Mapping[str, Rows], **arguments: Any) -> dict[str, dict[str, float]]:
+        """Evaluate members side by side, none of which share a model."""
         feed = joint_feed(rows)
-        self._evaluation = Pass(self._programs.testing([members[name].unit for name in rows], feed), endless=feed.endless)
-        for member in members.values():
-            member.model.reset_metrics()
+        program = self._programs.testing([self._members[name].unit for name in rows], feed)
+        for name in rows:
+            self._members[name].model.reset_metrics()
+        self._evaluation = Pass(program, endless=feed.endless)
         try:
             self._evaluation.begin()
             with _quiet_about_lengths(feed):
-                super().evaluate(feed.dataset, verbose=verbose, return_dict=True, **arguments)
-            return {name: fitting.plain(self._evaluation.logs[name]) for name in given if name in self._evaluation.logs}
+                super().evaluate(feed.dataset, return_dict=True, **arguments)
+            return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
             self._evaluation = None
 

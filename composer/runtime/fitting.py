@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from composer.compiler.plan import Plan
 from composer.engine.feed import ArrayRows, DatasetRows, Feed, Rows, joint_feed
 from composer.engine.programs import JointProgram, to_python
 from composer.errors import DataError
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel, JointHistory
 
 DEFAULT_BATCH_SIZE = 32  # Keras'
+
+DEFAULTS: dict[str, Any] = {
+    "batch_size": None,
+    "epochs": None,
+    "callbacks": None,
+    "initial_epoch": 0,
+    "shuffle": None,
+    "class_weight": None,
+    "sample_weight": None,
+    "validation_split": 0.0,
+    "validation_data": None,
+    "validation_batch_size": None,
+    "validation_freq": 1,
+}
 
 NOT_YET = ("steps_per_epoch", "validation_steps")
 
@@ -47,31 +62,34 @@ class FitRequest:
     joint_callbacks: list[keras.callbacks.Callback]
 
     @classmethod
-    def create(cls, names: ByMember, *, batch_size: Any, epochs: Any, callbacks: Any, **arguments: Any) -> FitRequest:
-        """Spread the arguments of `fit` over the members.
+    def create(cls, names: ByMember, plan: Plan, given: Mapping[str, Any]) -> FitRequest:
+        """Spread the arguments of `fit` over the members; what is left out comes from the spec's `train`, else from Keras.
 
         Raises:
             DataError: for an argument that is unknown or not supported, a member that is none, or a value out of range.
         """
-        defaults = {
-            "initial_epoch": 0, "shuffle": True, "class_weight": None, "sample_weight": None, "validation_split": 0.0,
-            "validation_data": None, "validation_batch_size": None, "validation_freq": 1,
-        }  # fmt: skip
-        for name, value in list(arguments.items()):
+        for name, value in given.items():
             if name in NOT_YET and value is not None:
                 raise DataError(f"`{name}` is not supported yet. Give each member a dataset of the length of its epoch")
-            if name not in defaults and name not in NOT_YET:
+            if name not in (*DEFAULTS, *NOT_YET):
                 raise DataError(f"`fit` has no argument `{name}`")
-        values = {**defaults, **arguments}
+        values = {**DEFAULTS, **given}
         spread = {
-            name: names.spread(f"`{name}`", values[name], defaults[name])
-            for name in ("initial_epoch", "shuffle", "validation_split", "validation_batch_size", "validation_freq")
+            name: names.spread(f"`{name}`", values[name], default)
+            for name, default in DEFAULTS.items()
+            if name not in ("callbacks", "sample_weight", "validation_data")
         }
-        own, joint = _callbacks(names, callbacks)
+        for placed in plan.members:
+            name, train, data = placed.member.name, placed.member.train, placed.member.data
+            said = {"epochs": train.epochs, "batch_size": train.batch, "shuffle": None if data is None else data.shuffle}
+            said["class_weight"] = None if train.class_weight is None else train.class_weight.to_dict()
+            for argument, value in said.items():
+                if spread[argument][name] is None:
+                    spread[argument][name] = value
+            spread["epochs"][name] = 1 if spread["epochs"][name] is None else spread["epochs"][name]
+            spread["shuffle"][name] = True if spread["shuffle"][name] is None else spread["shuffle"][name]
+        own, joint = _callbacks(names, values["callbacks"])
         request = cls(
-            batch_size=names.spread("`batch_size`", batch_size),
-            epochs=names.spread("`epochs`", epochs, 1),
-            class_weight=names.spread("`class_weight`", values["class_weight"]),
             sample_weight=values["sample_weight"],
             validation_data=values["validation_data"],
             callbacks=own,
@@ -196,6 +214,20 @@ def prediction_step(
         return tf.zeros((1,))
 
     return step
+
+
+def without_shared_models(members: Mapping[str, Member], names: Iterable[str]) -> list[list[str]]:
+    """Members in groups none of which holds one model twice: its metrics can count for one member at a time."""
+    groups: list[list[str]] = []
+    for name in names:
+        model = members[name].model
+        free = (group for group in groups if all(members[other].model is not model for other in group))
+        group = next(free, None)
+        if group is None:
+            groups.append([name])
+        else:
+            group.append(name)
+    return groups
 
 
 def plain(logs: Mapping[str, Any]) -> dict[str, Any]:
