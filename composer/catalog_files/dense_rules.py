@@ -70,6 +70,16 @@ def _rms_norm(config: Config, inputs: Sequence[Shape]) -> LayerSizes:
     return LayerSizes((inputs[0],), product(inputs[0][index] for index in (axis if isinstance(axis, list) else [axis])))
 
 
+def _normalization(config: Config, inputs: Sequence[Shape]) -> LayerSizes:
+    """Mean, variance and the number of rows they were taken from, where they are adapted to data."""
+    if config.get("mean") is not None:
+        return LayerSizes((inputs[0],))
+    axis = config["axis"]
+    axes = axis if isinstance(axis, list) else [] if axis is None else [axis]
+    dims = known(product(inputs[0][index] for index in axes))
+    return LayerSizes((inputs[0],), 0, 2 * dims + 1, wide_bytes=4)  # the count of rows is an int64
+
+
 def _prelu(config: Config, inputs: Sequence[Shape]) -> LayerSizes:
     shared = config.get("shared_axes") or ()
     dims = [1 if axis in shared else dim for axis, dim in enumerate(inputs[0]) if axis > 0]
@@ -83,6 +93,7 @@ RULES: dict[str, Rule] = {
     "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
     "GroupNormalization": _group_norm,
+    "Normalization": _normalization,
     "RMSNormalization": _rms_norm,
     "PReLU": _prelu,
 }

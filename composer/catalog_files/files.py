@@ -24,9 +24,9 @@ def signature_of_file(path: Path) -> ModelSignature | None:
         path: a `.keras` file, or a folder that holds a SavedModel.
 
     Returns:
-        For a `.keras` file its inputs, outputs and sizes, each size None where a layer is not known here. For a SavedModel
-        folder that it cannot be trained. None where nothing is told: other kinds of file, classes of the user's own, and
-        files that are missing or damaged, which loading them reports.
+        For a `.keras` file its inputs, outputs and sizes, each size None where a layer is not known here. For a
+        SavedModel folder that it cannot be trained. None where nothing is told: other kinds of file, classes of the
+        user's own, and files that are missing or damaged, which loading them reports.
 
     Example:
         >>> signature_of_file(Path("models/wine.keras")).parameters

@@ -11,7 +11,7 @@ from composer.catalog_files.walk import Ends, is_model, walk_model
 
 
 def signature_of_config(config: dict[str, Any]) -> ModelSignature | None:
-    """The signature that a model's saved config tells, or None for a model class of the user's own, or one never built."""
+    """The signature that a model's saved config tells; None for a class of the user's own, or a model never built."""
     if not is_model(config):
         return None
     tally = Tally()

@@ -87,6 +87,7 @@ RULES: dict[str, Rule] = {
     "GRU": _gru,
     "LSTM": _lstm,
     "MultiHeadAttention": _multi_head,
+    "GroupedQueryAttention": _grouped_query,
     "GroupQueryAttention": _grouped_query,
     "Attention": _dot_attention,
     "AdditiveAttention": _additive_attention,

@@ -57,11 +57,12 @@ def _dot(config: Config, inputs: Sequence[Shape]) -> LayerSizes:
     return LayerSizes(((*left, *right) if len(left) + len(right) > 1 else (left[0], 1),), 0, 0, flops and 2 * flops)
 
 
-_SAME = (
-    "Activation ReLU LeakyReLU ELU Softmax Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianNoise "
-    "GaussianDropout AlphaDropout ActivityRegularization Masking Rescaling Identity UnitNormalization RandomFlip "
-    "RandomRotation RandomZoom RandomTranslation RandomContrast RandomBrightness"
-).split()
+_SAME = {
+    "Activation", "ActivityRegularization", "AlphaDropout", "Dropout", "ELU", "GaussianDropout", "GaussianNoise",
+    "Identity", "LeakyReLU", "Masking", "RandomBrightness", "RandomContrast", "RandomFlip", "RandomRotation",
+    "RandomTranslation", "RandomZoom", "ReLU", "Rescaling", "Softmax", "SpatialDropout1D", "SpatialDropout2D",
+    "SpatialDropout3D", "UnitNormalization",
+}  # fmt: skip
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAME, _same),
@@ -76,6 +77,6 @@ RULES: dict[str, Rule] = {
 
 
 def operation(name: str) -> LayerSizes:
-    """Sizes of a function of `keras.ops` in a functional model: no weights; its FLOPs are known to be few or not known."""
+    """Sizes of a function of `keras.ops` in a functional model: no weights, and FLOPs that are few or not known."""
     heavy = ("matmul", "einsum", "dot", "conv", "attention", "rnn", "lstm", "gru", "scan", "map", "cond", "while")
     return LayerSizes((), 0, 0, None) if any(word in name.lower() for word in heavy) else LayerSizes(())

@@ -19,12 +19,14 @@ class LayerSizes:
         trainable: weight elements that training changes, while the layer is trainable.
         fixed: weight elements that training never changes (moving averages).
         flops: multiply-adds of its kernels for one row, counted as two; None where a shape is open.
+        wide_bytes: bytes that its weights take beyond those of the layer's dtype.
     """
 
     outputs: tuple[Shape, ...]
     trainable: int | None = 0
     fixed: int | None = 0
     flops: int | None = 0
+    wide_bytes: int = 0
 
 
 Rule: TypeAlias = Callable[[Config, Sequence[Shape]], LayerSizes]

@@ -36,7 +36,7 @@ class Tally:
             self.fixed = total((self.fixed, sizes.trainable, sizes.fixed))
             self.trainable = total((self.trainable, None if sizes.trainable is None else 0))
         weights = total((sizes.trainable, sizes.fixed))
-        self.weight_bytes = total((self.weight_bytes, product((weights, bytes_each))))
+        self.weight_bytes = total((self.weight_bytes, product((weights, bytes_each)), sizes.wide_bytes))
 
     def add_call(self, flops: int | None, outputs: Sequence[Shape | None], bytes_each: int | None) -> None:
         """Counts the work of one call and its outputs; no outputs at all means that they are not known."""

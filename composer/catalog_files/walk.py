@@ -1,12 +1,12 @@
 """Walks the layers of a saved model and counts them: `walk_model`.
 
-The config of a functional model holds the shape of every tensor that a layer takes, so each call is judged by itself; only
-the shapes of outputs that no other layer takes come from the rules.
+The config of a functional model holds the shape of every tensor that a layer takes, so each call is judged by itself;
+only the shapes of outputs that no other layer takes come from the rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ def _walk_sequential(entry: Entry, inputs: Sequence[Shape] | None, trainable: bo
             shape = _shape((layer.get("build_config") or {}).get("input_shape"))
         outputs = _call(layer, [shape], trainable, tally, {})
         shape, last = (outputs[0] if outputs else None), layer
-    return Ends((start,), (End(last["config"]["name"], shape, _output_dtype(last, start.dtype)),))
+    return Ends((start,), (End("output", shape, _output_dtype(last, start.dtype)),))
 
 
 def _sequential_start(entry: Entry, layers: list[Entry], inputs: Sequence[Shape] | None) -> End | None:
@@ -92,16 +92,18 @@ def _sequential_start(entry: Entry, layers: list[Entry], inputs: Sequence[Shape]
 def _walk_functional(config: dict[str, Any], trainable: bool, tally: Tally) -> Ends:
     layers: dict[str, Entry] = {layer["name"]: layer for layer in config["layers"]}
     recorded = {history: shape for layer in layers.values() for history, shape in _recorded(layer)}
+    seen: dict[tuple[str, int], dict[int, Shape]] = {}
+    for (name, index, place), shape in recorded.items():
+        seen.setdefault((name, index), {})[place] = shape
     made: dict[_History, Shape | None] = {}
     for name, layer in layers.items():
         if layer["class_name"] == "InputLayer":
             made[name, 0, 0] = _shape(layer["config"]["batch_shape"])
             tally.add_call(0, [made[name, 0, 0]], bytes_of(layer["config"]["dtype"]))
         for index, node in enumerate(layer["inbound_nodes"]):
-            taken = [shape for _, shape in _tensors_of(node)]
-            seen = {place: shape for (other, at, place), shape in recorded.items() if (other, at) == (name, index)}
-            for place, shape in enumerate(_call(layer, taken, trainable, tally, seen)):
-                made[name, index, place] = shape
+            taken: list[Shape | None] = [shape for _, shape in _tensors_of(node)]
+            for place, output in enumerate(_call(layer, taken, trainable, tally, seen.get((name, index), {}))):
+                made[name, index, place] = output
     shapes = {**made, **recorded}
     ends = []
     for structure in (config["input_layers"], config["output_layers"]):
@@ -111,7 +113,7 @@ def _walk_functional(config: dict[str, Any], trainable: bool, tally: Tally) -> E
 
 
 def _call(
-    entry: Entry, inputs: list[Shape | None], trainable: bool, tally: Tally, seen: dict[int, Shape]
+    entry: Entry, inputs: Sequence[Shape | None], trainable: bool, tally: Tally, seen: dict[int, Shape]
 ) -> list[Shape | None]:
     """Counts one call of a layer, of a model or of a wrapped layer.
 
@@ -128,16 +130,21 @@ def _call(
     config = entry["config"]
     known = [shape for shape in inputs if shape is not None]
     complete = len(known) == len(inputs) and bool(inputs)
+    shared = (
+        "shared_object_id" in entry
+    )  # with a layer elsewhere, which may not carry the number: weights cannot be told
     if is_model(entry):
         ends = walk_model(entry, known if complete else None, trainable, tally)
+        if shared:
+            tally.add_weights(id(entry), UNKNOWN, trainable, None)
         if ends is not None:
             return [end.shape for end in ends.outputs]
     elif entry["class_name"] in _WRAPPERS and _is_keras(entry) and complete:
         return _WRAPPERS[entry["class_name"]](entry, known, trainable and config.get("trainable", True), tally)
     tally.add_traits(entry["class_name"], config)
     sizes = _sizes(entry, known) if complete else UNKNOWN
-    bytes_each = bytes_of_weights(config)
-    tally.add_weights(_key(entry), sizes, trainable and config.get("trainable", True), bytes_each)
+    weights = UNKNOWN if shared and (sizes.trainable or sizes.fixed) else sizes
+    tally.add_weights(id(entry), weights, trainable and config.get("trainable", True), bytes_of_weights(config))
     outputs = _merge(sizes.outputs, seen)
     tally.add_call(sizes.flops, outputs, bytes_of(compute_dtype(config)))
     return outputs
@@ -204,11 +211,6 @@ _WRAPPERS = {"TimeDistributed": _time_distributed, "Bidirectional": _bidirection
 def _is_keras(entry: Entry) -> bool:
     """Whether a class is Keras' own: registered classes of users may have any name."""
     return str(entry.get("module", "")).split(".")[0] == "keras"
-
-
-def _key(entry: Entry) -> Hashable:
-    """A layer's identity: layers that several models share carry one number in all their configs."""
-    return entry.get("shared_object_id") or id(entry)
 
 
 def _output_dtype(entry: Entry, default: str) -> str:
