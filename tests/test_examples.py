@@ -11,7 +11,6 @@ from types import ModuleType
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import composer
 from tests.helpers import assert_same_history, assert_same_weights, twin
@@ -61,24 +60,31 @@ def test_join_of_two_unlike_models_trains_each_as_if_alone() -> None:
         assert_same_history(history.members[name].history, want.history)
 
 
-def test_same_model_twice_follows_the_sum_of_both_gradients() -> None:
+def test_same_model_twice_answers_with_one_set_of_weights() -> None:
     example = load_example("same_model_twice")
-    model, rows = example.make_model(), example.make_rows()
-    by_hand = twin(model)
-    joint = composer.compile(example.SPEC, tariff=model)
-    joint.compile(optimizer=keras.optimizers.SGD(0.02), loss="mse")
-    joint.fit(rows, epochs=1, batch_size=32, shuffle=False, verbose=0)
-    optimizer = keras.optimizers.SGD(0.02)
-    for start in (0, 32):
-        with tf.GradientTape() as tape:
-            losses = [
-                tf.reduce_mean((by_hand(x[start : start + 32], training=True) - y[start : start + 32]) ** 2)
-                for x, y in rows.values()
-            ]
-            total = tf.add_n(losses)
-        weights = by_hand.trainable_variables
-        optimizer.apply(tape.gradient(total, [weight.value for weight in weights]), weights)
-    assert_same_weights(model, by_hand, 1e-5)
+    model = example.make_model()
+    got = example.evaluate_shared(model)
+    assert list(got) == ["day", "night"]
+    model.compile("adam", "mse")
+    for name in got:
+        want = model.evaluate(*example.make_rows(name), verbose=0, return_dict=True)
+        np.testing.assert_allclose(got[name]["loss"], want["loss"], rtol=1e-5)
+
+
+def test_same_model_twice_is_not_trained_in_two_places() -> None:
+    example = load_example("same_model_twice")
+    joint = composer.compile(example.SHARED, tariff=example.make_model())
+    joint.compile(optimizer="adam", loss="mse")
+    with pytest.raises(composer.GraphError, match=r"`day` and `night`.*not supported yet"):
+        joint.fit({name: example.make_rows(name) for name in ("day", "night")}, verbose=0)
+
+
+def test_copies_of_one_model_end_with_weights_of_their_own() -> None:
+    example = load_example("same_model_twice")
+    joint = example.train_copies(example.make_model())
+    x, _ = example.make_rows("night")
+    by_day, by_night = (joint.members[name].model.predict(x, verbose=0) for name in ("tariff_0", "tariff_1"))
+    np.testing.assert_allclose(np.median(by_day / by_night), 2.0, rtol=0.2)
 
 
 def test_grouped_members_take_as_many_steps_and_train_as_if_alone() -> None:
