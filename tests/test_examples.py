@@ -130,3 +130,9 @@ def test_data_files_are_what_their_readme_says() -> None:
         assert len(records) == num_rows
         assert len(records[0]) == 14
         assert {record["cultivar"] for record in records} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.mgpu")), ids=lambda path: path.stem)
+def test_spec_is_sound_and_laid_out_as_fmt_does(path: Path) -> None:
+    assert [fault for fault in composer.check(path) if fault.severity == "error"] == []
+    assert composer.format(path) == path.read_text(encoding="utf-8")
