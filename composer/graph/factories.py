@@ -181,8 +181,8 @@ def _import(name: str, folder: Path, label: str) -> ModuleType:
         if name == missing or name.startswith(f"{missing}."):
             hint = near(missing, [path.stem for path in sorted(folder.glob("*.py"))])
             raise FactoryFault(
-                f"the module `{missing}` of the factory `{label}` was not found{hint}. Looked in {folder.resolve()} "
-                "and on Python's path"
+                f"the module `{missing}` of the factory `{label}` was not found in {folder.resolve()} nor on Python's "
+                f"path{hint}"
             ) from error
         raise FactoryFault(
             f"the module `{name}` of the factory `{label}` needs `{missing}`, which is not installed"

@@ -100,14 +100,18 @@ class RunRecord:
         return replace(self, members=members)
 
 
-class _Member(Protocol):
+class HasModel(Protocol):
+    """What a run saves of a member."""
+
     @property
     def model(self) -> keras.Model: ...
 
 
-class _Joint(Protocol):
+class HasMembers(Protocol):
+    """What a run saves of a joint model."""
+
     @property
-    def members(self) -> Mapping[str, _Member]: ...
+    def members(self) -> Mapping[str, HasModel]: ...
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class RunFolder:
         for name in ("curves.svg", "curves.png"):
             write_atomically(self.path / name, lambda temporary: draw_curves(histories, temporary))
 
-    def save_members(self, joint: _Joint) -> tuple[str, ...]:
+    def save_members(self, joint: HasMembers) -> tuple[str, ...]:
         """Saves each member as `models/<member>.keras`, with its optimizer's state; what ran before stays until then.
 
         A member whose model came from a SavedModel folder is left out: nothing of it changes.

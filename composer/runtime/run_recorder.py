@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from composer.errors import ComposerError
-from composer.runtime.run_folder import RunFolder, RunRecord, State, _Joint
+from composer.runtime.run_folder import HasMembers, RunFolder, RunRecord, State
 
 SAVING_SHARE = 0.05
 """Saving models between epochs may take this share of the time at most."""
@@ -38,7 +38,7 @@ class RunRecorder:
     """
 
     def __init__(
-        self, folder: RunFolder, joint: _Joint, record: RunRecord, clock: Callable[[], float] = time.monotonic
+        self, folder: RunFolder, joint: HasMembers, record: RunRecord, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.folder = folder
         self.record = record
