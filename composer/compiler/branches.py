@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from composer.compiler.faults import Faults
-from composer.compiler.options import BranchOptions, Read, read_options
+from composer.compiler.options import MOST_COPIES, BranchOptions, Read, read_options
 from composer.language import nodes
 
 
@@ -49,18 +49,26 @@ def expand(parallel: nodes.Parallel, faults: Faults) -> tuple[Branch, ...]:
     return branches
 
 
-def report_unknown_models(branches: tuple[Branch, ...], known: Collection[str], declared: bool, faults: Faults) -> None:
-    """Reports branches whose model is not among `known`; `declared` says that the spec has `model` statements."""
-    for branch in branches:
-        if branch.model not in known:
-            faults.error(
-                "MG203",
-                f"unknown model `{branch.model}`",
-                branch.node.model.span,
-                label="no `model` statement has this name" if declared else "no model was passed under this name",
-                help=(faults.near(branch.model, known),),
-                notes=() if known else ("no models are known",),
-            )
+def report_unknown_models(branches: tuple[Branch, ...], known: Collection[str], declared: bool, faults: Faults) -> bool:
+    """Reports branches whose model is not among `known`, and returns whether there are any.
+
+    Args:
+        branches: the branches of a composition.
+        known: the names of all models.
+        declared: whether the spec has `model` statements.
+        faults: takes the faults.
+    """
+    unknown = [branch for branch in branches if branch.model not in known]
+    for branch in unknown:
+        faults.error(
+            "MG203",
+            f"unknown model `{branch.model}`",
+            branch.node.model.span,
+            label="no `model` statement has this name" if declared else "no model was passed under this name",
+            help=(faults.near(branch.model, known),),
+            notes=() if known else ("no models were passed",),
+        )
+    return bool(unknown)
 
 
 def _branch(node: nodes.Branch, faults: Faults) -> Branch:
@@ -68,12 +76,13 @@ def _branch(node: nodes.Branch, faults: Faults) -> Branch:
     name = node.alias.text if node.alias is not None else node.model.text
     copies = options.values.copies
     members = (name,) if copies is None else tuple(f"{name}_{index}" for index in range(copies))
-    if node.replicas is not None and node.replicas.count is not None and node.replicas.count < 1:
+    count = node.replicas.count if node.replicas is not None else None
+    if node.replicas is not None and count is not None and not 1 <= count <= MOST_COPIES:
         faults.error(
             "MG208",
-            f"a replica count cannot be {node.replicas.count}: expected an integer of 1 or more, or `x auto`",
+            f"a replica count cannot be {count}: expected an integer from 1 to {MOST_COPIES}, or `x auto`",
             node.replicas.span,
-            label="expected 1 or more",
+            label="expected 1 or more" if count < 1 else f"expected {MOST_COPIES} or less",
         )
     return Branch(node, name, node.model.text, members, options)
 

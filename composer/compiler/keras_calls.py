@@ -30,6 +30,9 @@ _NOUNS = {
 }
 
 
+_RENAMED = {"lr": "learning_rate", "decay": "weight_decay"}  # as Keras 2 called them
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """A numeric argument given as a list: one value for each copy of a branch.
@@ -95,15 +98,12 @@ def sweeps_in(value: ir.Value | Sweep) -> list[Sweep]:
 def _lookup(name: nodes.Name, family: str, faults: Faults) -> Entry | None:
     entry = keras_table.find(family, name.text)
     if entry is None:
-        known = [entry.spelled for entry in keras_table.entries(family).values()]
-        known += [text for entry in keras_table.entries(family).values() for text in entry.strings if len(text) < 6]
-        known += keras_table.CHOSEN_BY_KERAS.get(family, ())
         faults.error(
             "MG212",
             f"Keras has no {family} `{name.text}`",
             name.span,
-            label=f"not a {family} of Keras {keras_table.keras_version()}",
-            help=(faults.near(name.text, known), _elsewhere(name.text, family)),
+            label=f"not {_article(family)} {family} of Keras {keras_table.keras_version()}",
+            help=(faults.near(name.text, _spellings(family)), _elsewhere(name.text, family)),
         )
     elif entry.from_python:
         faults.error(
@@ -115,6 +115,13 @@ def _lookup(name: nodes.Name, family: str, faults: Faults) -> Entry | None:
         )
         return None
     return entry
+
+
+def _spellings(family: str) -> list[str]:
+    """The names to suggest: usual spellings and short forms such as `mse`."""
+    found = [entry.spelled for entry in keras_table.entries(family).values()]
+    short = [text for entry in keras_table.entries(family).values() for text in entry.strings if text.islower()]
+    return [*found, *short, *keras_table.CHOSEN_BY_KERAS.get(family, ())]
 
 
 def _elsewhere(name: str, family: str) -> str:
@@ -212,7 +219,7 @@ def _report_unknown(entry: Entry, option: nodes.Option, faults: Faults) -> None:
         f"`{entry.spelled}` has no argument `{option.name.text}`",
         option.name.span,
         label="unknown argument",
-        help=(faults.near(option.name.text, entry.parameters),),
+        help=(faults.near(_RENAMED.get(option.name.text, option.name.text), entry.parameters),),
         notes=(f"arguments of `{entry.spelled}`: {', '.join(entry.parameters) or 'none'}",),
     )
 

@@ -10,14 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from composer.compiler.faults import Faults
 from composer.compiler.ir import Device
 from composer.compiler.values import Word, describe, item_span, plain
 from composer.language import nodes
 
-Positive = Annotated[int, Field(ge=1)]
+MOST_COPIES = 100_000  # and replicas: far above any use, and small enough that a slip does not fill the memory
+
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
+Copies = Annotated[int, Field(ge=1, le=MOST_COPIES)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
@@ -30,14 +33,14 @@ def _distinct(items: tuple[str, ...]) -> tuple[str, ...]:
     return items
 
 
-def _quoted(text: str) -> str:
-    if isinstance(text, Word):
+def _quoted(value: object) -> object:
+    if isinstance(value, Word):
         raise ValueError("a path is written in quotes")
-    return text
+    return value
 
 
 Columns = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_distinct)]
-Path = Annotated[Text, AfterValidator(_quoted)]
+Path = Annotated[Text, BeforeValidator(_quoted)]
 
 
 class _Options(BaseModel):
@@ -60,7 +63,7 @@ class BranchOptions(_Options):
 
     scope: ClassVar[str] = "a branch"
     group: Positive | Literal["auto"] | None = Field(None, description="an integer of 1 or more, or `auto`")
-    copies: Positive | None = Field(None, description="an integer of 1 or more")
+    copies: Copies | None = Field(None, description=f"an integer from 1 to {MOST_COPIES}")
     at: Device | Annotated[tuple[Device, ...], Field(min_length=1)] | None = Field(
         None, description="a device such as `gpu:1`, or a list of them, one a replica"
     )

@@ -11,13 +11,25 @@ from composer.language import nodes
 from composer.source import Span
 
 
+MOST_DEVICES = 4096
+"""One machine has far fewer, and a slip such as `gpus=100000000` must not fill the memory."""
+
+
 def device_request(devices: nodes.Devices | None, faults: Faults) -> ir.DeviceRequest:
     """What `on` asks for; `auto` where it is left out or at fault."""
     if devices is None or devices.kind == "auto":
         return ir.DeviceRequest("auto", span=devices.span if devices is not None else None)
     kind: ir.DeviceKind = "gpu" if devices.kind == "gpus" else "cpu"
-    indices = devices.indices if devices.indices is not None else tuple(range(devices.count or 0))
-    if not indices:
+    count = devices.count or 0
+    indices = devices.indices if devices.indices is not None else tuple(range(min(count, MOST_DEVICES)))
+    if count > MOST_DEVICES or any(index >= MOST_DEVICES for index in indices):
+        faults.error(
+            "MG208",
+            f"`{devices.kind}` asks for more than a machine can have: expected at most {MOST_DEVICES} devices",
+            devices.span,
+            label=f"expected {MOST_DEVICES} or fewer",
+        )
+    elif not indices:
         given = "an empty list" if devices.count is None else devices.count
         faults.error(
             "MG208",
@@ -67,6 +79,14 @@ def resolve_pins(branch: Branch, devices: ir.DeviceRequest, faults: Faults) -> t
 
 
 def _report_outside(option: str, device: ir.Device, devices: ir.DeviceRequest, span: Span, faults: Faults) -> None:
+    if device.index >= MOST_DEVICES:
+        faults.error(
+            "MG208",
+            f"`{option}={device}` names a device that no machine can have: expected an index below {MOST_DEVICES}",
+            span,
+            label=f"expected an index below {MOST_DEVICES}",
+        )
+        return
     if devices.kind == "auto" or (device.kind == devices.kind and device.index in devices.indices):
         return
     there = [str(ir.Device(devices.kind, index)) for index in devices.indices]

@@ -17,7 +17,7 @@ from composer.compiler.pins import device_request, report_outside, resolve_pins
 from composer.compiler.statements import Statements, choose, collect
 from composer.compiler.training import Place, Training, read_training
 from composer.compiler.verify import verify_composition
-from composer.diagnostics import Diagnostic
+from composer.diagnostics import Diagnostic, quoted_list
 from composer.language import nodes
 from composer.source import SourceText
 
@@ -110,16 +110,17 @@ def _open_scopes(
     known: Collection[str] | None = {**statements.models, **(catalog or {})}
     if catalog is None and not statements.models:
         known = None
-    scopes = []
+    scopes, unknown = [], False
     for name, parallel in statements.compositions:
         branches = expand(parallel, faults)
         if known is not None and (statements.models or chosen is None or parallel is chosen):
-            report_unknown_models(branches, known, bool(statements.models), faults)
+            unknown |= report_unknown_models(branches, known, bool(statements.models), faults)
         options = read_options(CompositionOptions, parallel.options, faults)
         devices = device_request(parallel.devices, faults)
         report_outside(options, devices, faults)
         scopes.append(_Scope(name, parallel, branches, options, devices))
-    _warn_unused_models(statements, scopes, faults)
+    if not unknown:  # else the unused model is most likely the one that was misspelt
+        _warn_unused_models(statements, scopes, faults)
     return scopes
 
 
@@ -165,22 +166,23 @@ def _report_unknown_members(statements: Statements, scopes: Sequence[_Scope], fa
     if not scopes:
         return
     names = {name: None for scope in scopes for branch in scope.branches for name in (branch.name, *branch.members)}
-    aliases: dict[str, str] = {}
+    aliases: dict[str, dict[str, None]] = {}
     for branch in (branch for scope in scopes for branch in scope.branches):
-        aliases.setdefault(branch.model, branch.name)
+        aliases.setdefault(branch.model, {})[branch.name] = None
     found: list[tuple[str, nodes.Name]] = [("data", data.name) for data in statements.data.values()]
     found += [("train", train.name) for train in statements.train.values() if train.name is not None]
     for kind, name in found:
         if name.text in names:
             continue
         if name.text in aliases:
-            alias = aliases[name.text]
+            called = list(aliases[name.text])
+            noun = "its branch is" if len(called) == 1 else "its branches are"
             faults.error(
                 "MG206",
-                f"`{kind} {name.text}` names a model; its branch is called `{alias}`",
+                f"`{kind} {name.text}` names a model; {noun} called {quoted_list(called, 'and')}",
                 name.span,
-                label=f"called `{alias}` in the composition",
-                help=(f"write `{kind} {alias}`",),
+                label=f"called {quoted_list(called, 'and')} in the composition",
+                help=(f"write `{kind} {called[0]}`",),
             )
         elif name.text in statements.models:
             faults.warning(
