@@ -10,7 +10,6 @@ from composer.compiler.values import item_span
 from composer.language import nodes
 from composer.source import Span
 
-
 MOST_DEVICES = 4096
 """One machine has far fewer, and a slip such as `gpus=100000000` must not fill the memory."""
 

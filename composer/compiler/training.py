@@ -43,7 +43,9 @@ def read_training(statement: nodes.Train, faults: Faults) -> Training:
     read = read_options(TrainOptions, statement.options, faults)
     values: dict[str, Any] = {}
     for name, option in read.given.items():
-        if name == "optimizer":
+        if isinstance(option.value, nodes.Literal) and option.value.value is None:
+            values[name] = None  # takes back what a more general statement gave
+        elif name == "optimizer":
             values[name] = resolve_call(option.value, "optimizer", faults)
         elif name == "loss":
             values[name] = _by_output(option.value, "loss", faults)
