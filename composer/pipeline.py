@@ -1,4 +1,5 @@
-"""The stages in order: text -> nodes -> composition -> plan -> joint model. What the public functions and the CLI call."""
+"""The stages in order: text -> nodes -> composition -> plan -> joint model. What the public functions and the CLI
+call."""
 
 from __future__ import annotations
 
@@ -144,7 +145,9 @@ def compile(
         >>> joint.members["b"].model is model_b
         True
     """
-    from composer.runtime.building import build_joint  # the one lazy import: `check` and `plan` start without TensorFlow
+    from composer.runtime.building import (
+        build_joint,
+    )  # the one lazy import: `check` and `plan` start without TensorFlow
 
     source = read(spec)
     tree = language.parse(source)
@@ -152,7 +155,9 @@ def compile(
     return build_joint(tree, source, given, graph=graph, allow_python=allow_python, custom_objects=custom_objects)
 
 
-def load(path: str | os.PathLike[str], spec: SpecLike | None = None, *, custom_objects: Mapping[str, Any] | None = None) -> ComposedModel:
+def load(
+    path: str | os.PathLike[str], spec: SpecLike | None = None, *, custom_objects: Mapping[str, Any] | None = None
+) -> ComposedModel:
     """Load a joint model saved with `joint.save`, in safe mode, with each member's settings and optimizer state.
 
     Args:

@@ -148,7 +148,9 @@ def _member_batches(rows: Rows, gate: Gate) -> tf.data.Dataset:
         return keras.tree.map_structure(lambda array: tf.gather(array, index, axis=0), arrays)
 
     batches = tf.data.Dataset.zip((indices, held))
-    return batches.map(lambda index, arrays: gather(index, arrays), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return batches.map(
+        lambda index, arrays: gather(index, arrays), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
 
 
 def _index_batches(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:

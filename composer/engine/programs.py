@@ -57,8 +57,8 @@ class JointProgram:
         if not eager:
             for member in self.members:
                 self._trace(member)
-        self._function = self._joint if eager else tf.function(self._joint)
-        self._step_function = self._next_and_joint if eager else tf.function(self._next_and_joint)
+        self._function = self._joint if eager else tf.function(self._joint, autograph=False)
+        self._step_function = self._next_and_joint if eager else tf.function(self._next_and_joint, autograph=False)
 
     def __call__(self, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
         """Run one step. Returns which members ran, in the order of `names`, and each member's result; the result of a
@@ -72,7 +72,9 @@ class JointProgram:
     def _trace(self, member: MemberStep) -> None:
         """Trace a member's step by itself: what it makes on first use (metrics, seed states) must not be made in a branch."""
         wanted = self.jit == "on" or (self.jit == "auto" and bool(getattr(member.unit.model, "jit_compile", False)))
-        step = tf.function(member.step, jit_compile=True if wanted and len(member.unit.devices) == 1 else None)
+        step = tf.function(
+            member.step, autograph=False, jit_compile=True if wanted and len(member.unit.devices) == 1 else None
+        )
         concrete = step.get_concrete_function(member.batch_spec)
         self._steps[member.unit.name] = step
         self._results[member.unit.name] = concrete.structured_outputs

@@ -1,4 +1,5 @@
-"""A unit is what the engine steps: one member with the devices it runs on. The functions here run one step of one unit."""
+"""A unit is what the engine steps: one member with the devices it runs on. The functions here run one step of one
+unit."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from composer.errors import GraphError
 from composer.graph.layers import call_model, call_replica
 from composer.graph.slicing import join_rows, split_rows
 
@@ -45,19 +47,25 @@ def overrides(model: keras.Model, method: str) -> bool:
 
 def train_step(unit: Unit) -> Step:
     """The member's own `train_step`, wholly on its device; of a replicated member, the split step."""
-    return _placed(unit, unit.model.train_step if len(unit.devices) == 1 else lambda batch: _replicated_train_step(unit, batch))
+    return _placed(
+        unit, unit.model.train_step if len(unit.devices) == 1 else lambda batch: _replicated_train_step(unit, batch)
+    )
 
 
 def test_step(unit: Unit) -> Step:
     """The member's own `test_step`, wholly on its device; of a replicated member, the split step."""
-    return _placed(unit, unit.model.test_step if len(unit.devices) == 1 else lambda batch: _replicated_test_step(unit, batch))
+    return _placed(
+        unit, unit.model.test_step if len(unit.devices) == 1 else lambda batch: _replicated_test_step(unit, batch)
+    )
 
 
 def predict_step(unit: Unit) -> Callable[[Batch], Any]:
     """The member's own `predict_step`, wholly on its device; of a replicated member, the split forward pass."""
     if len(unit.devices) == 1:
         return _placed(unit, unit.model.predict_step)
-    return _placed(unit, lambda batch: _forward(unit, keras.utils.unpack_x_y_sample_weight(batch)[0], training=False)[0])
+    return _placed(
+        unit, lambda batch: _forward(unit, keras.utils.unpack_x_y_sample_weight(batch)[0], training=False)[0]
+    )
 
 
 def _placed(unit: Unit, step: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
@@ -94,19 +102,23 @@ def _forward(unit: Unit, x: Any, training: bool) -> tuple[Any, list[_Replica]]:
 def _replicated_train_step(unit: Unit, batch: Batch) -> dict[str, Any]:
     """Keras' `train_step` with the forward and backward pass of each slice on its own device.
 
-    One loss over the joined outputs, so that it and its gradient are those of the whole batch, whatever the slices' sizes;
+    One loss over the joined outputs, so that it and its gradient are those of the whole batch, whatever the slices'
+    sizes;
     one tape a replica, because the operations of a gradient go where `tape.gradient` is called.
     """
     model = unit.model
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
     y_pred, replicas = _forward(unit, x, training=True)
+    _refuse_row_losses(unit)
     weights = model.trainable_weights
     with tf.GradientTape() as head:
         head.watch(y_pred)
         loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
         scaled = model.optimizer.scale_loss(loss)
     _update_loss_tracker(model, loss, x)
-    from_outputs, from_weights = head.gradient(scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE)
+    from_outputs, from_weights = head.gradient(
+        scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE
+    )
     parts = [from_weights]
     for replica, upstream in zip(replicas, _split_gradients(from_outputs, y_pred, replicas), strict=True):
         with tf.device(replica.device):
@@ -123,6 +135,22 @@ def _replicated_test_step(unit: Unit, batch: Batch) -> dict[str, Any]:
     loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
     _update_loss_tracker(model, loss, x)
     return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def _refuse_row_losses(unit: Unit) -> None:
+    """Refuse a model whose calls add losses: each replica would add one, and the sum would count them several times.
+
+    Those of Keras' own layers are found when the spec is compiled; a layer of the user's own shows only once it is
+    called.
+    """
+    regularized = sum(weight.regularizer is not None for weight in unit.model.trainable_variables)
+    if len(unit.model.losses) > regularized:
+        raise GraphError(
+            f"`{unit.name}` has {len(unit.devices)} replicas, but a layer of its model adds a loss at every call, "
+            f"which replicas "
+            f"would count several times. Run it as one replica: `{unit.name}` instead of `{unit.name} "
+            f"x{len(unit.devices)}`"
+        )
 
 
 def _update_loss_tracker(model: keras.Model, loss: Any, x: Any) -> None:

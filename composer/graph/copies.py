@@ -13,8 +13,10 @@ from composer.errors import GraphError
 def copy_model(name: str, model: keras.Model, seed: int) -> keras.Model:
     """A new model of the same architecture, with weights drawn from its own seed.
 
-    Every seed in the model's config (initializers, dropout, augmentation) is replaced by one derived from `seed` and the
-    place it stands at, so that two copies never share a draw and one seed always gives the same weights, whatever else the
+    Every seed in the model's config (initializers, dropout, augmentation) is replaced by one derived from `seed` and
+    the
+    place it stands at, so that two copies never share a draw and one seed always gives the same weights, whatever
+    else the
     process has drawn. No global random state is read or set. Compile settings come along; the optimizer starts fresh.
 
     Args:
@@ -30,7 +32,8 @@ def copy_model(name: str, model: keras.Model, seed: int) -> keras.Model:
         copy = keras.saving.deserialize_keras_object(_reseed(config, seed, ()))
     except Exception as error:  # Keras raises whatever the user's own class raises
         raise GraphError(
-            f"`{name}` cannot be made as a copy of its model ({type(model).__name__}): {error}. A model is copied from its "
+            f"`{name}` cannot be made as a copy of its model ({type(model).__name__}): {error}. A model is copied "
+            f"from its "
             "config: give a subclassed one `get_config` and `@keras.saving.register_keras_serializable()`"
         ) from error
     if not isinstance(copy, keras.Model) or (model.built and not copy.built):

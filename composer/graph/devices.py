@@ -24,7 +24,7 @@ def simulate(count: int) -> None:
         >>> import composer
         >>> composer.simulate(4)
     """
-    global _simulated  # noqa: PLW0603 - a process has one set of devices
+    global _simulated  # a process has one set of devices
     if count < 1:
         raise DeviceError(f"`simulate` needs at least one device. Received: {count}")
     if count <= _simulated:

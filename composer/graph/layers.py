@@ -1,6 +1,7 @@
 """The layers a joint graph is made of: group, split, placed replicas, merge, ungroup.
 
-All are registered under the package `composer`, so files load in safe mode. Placement is a layer, since `tf.device` around
+All are registered under the package `composer`, so files load in safe mode. Placement is a layer, since `tf.device`
+around
 a symbolic call places variables but no operations: the scope has to be open while `call` runs.
 """
 
@@ -74,7 +75,8 @@ class BatchSplit(keras.layers.Layer):
 class PlacedReplicas(keras.layers.Layer):
     """Calls one model once a device, each call on its own slice and with all of its operations on that device.
 
-    The calls share one set of weights. With one device the input is the batch itself, else the list that `BatchSplit` gives.
+    The calls share one set of weights. With one device the input is the batch itself, else the list that `BatchSplit`
+    gives.
 
     Args:
         model: the member's own model; neither copied nor renamed.

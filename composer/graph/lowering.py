@@ -1,16 +1,26 @@
-"""`lower`: a plan and its models become the inputs and outputs of one functional graph. Construction only, no decisions."""
+"""`lower`: a plan and its models become the inputs and outputs of one functional graph. Construction only, no
+decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
 from composer.compiler.plan import MemberPlan, Plan
 from composer.errors import GraphError
 from composer.graph import devices
-from composer.graph.layers import BatchGroup, BatchMerge, BatchSplit, BatchUngroup, BranchOutput, PlacedReplicas
+from composer.graph.layers import (
+    BatchGroup,
+    BatchMerge,
+    BatchSplit,
+    BatchUngroup,
+    BranchOutput,
+    PlacedReplicas,
+    call_model,
+)
 from composer.graph.signatures import input_structure
 
 
@@ -25,7 +35,8 @@ class JointGraph(NamedTuple):
 def lower(plan: Plan, models: Mapping[str, keras.Model]) -> JointGraph:
     """Build the joint graph of a plan.
 
-    Every branch is `group? -> split? -> placed replicas -> merge? -> ungroup? -> output`, batch-major throughout. A grouped
+    Every branch is `group? -> split? -> placed replicas -> merge? -> ungroup? -> output`, batch-major throughout. A
+    grouped
     member's input is `(batch, group, ...)`, and so is its output.
 
     Args:
@@ -46,6 +57,8 @@ def lower(plan: Plan, models: Mapping[str, keras.Model]) -> JointGraph:
 def _branch(placed: MemberPlan, model: keras.Model, plan: Plan) -> tuple[Any, Any, PlacedReplicas]:
     name, group = placed.member.name, placed.member.group
     inputs = _inputs(name, model, group)
+    if group is not None or len(placed.devices) > 1:
+        _check_rows_stay_rows(name, model)
     names = [devices.tensorflow_name(device, plan.topology) for device in placed.devices]
     replicas = PlacedReplicas(model, names, name=f"{name}.replicas")
     rows = inputs if group is None else BatchGroup(name=f"{name}.group")(inputs)
@@ -57,6 +70,35 @@ def _branch(placed: MemberPlan, model: keras.Model, plan: Plan) -> tuple[Any, An
     if group is not None:
         rows = BatchUngroup(name=f"{name}.ungroup")(rows, inputs)
     return inputs, BranchOutput(name=f"{name}.output")(rows), replicas
+
+
+def _check_rows_stay_rows(name: str, model: keras.Model) -> None:
+    """Trace a model on two numbers of rows: one with a batch size baked into it cannot be cut. Nothing is run.
+
+    Raises:
+        GraphError: if it does not give as many rows as it takes.
+    """
+    program = tf.function(lambda inputs: call_model(model, inputs, training=False), autograph=False)
+    for rows in (2, 3):
+        try:
+            traced = program.get_concrete_function(keras.tree.map_structure(_with_rows(rows), input_structure(model)))
+        except Exception as error:  # whatever the model's own layers raise
+            raise GraphError(
+                f"`{name}` cannot be cut into slices: its model fails on a batch of {rows} rows ({error}). Is a batch "
+                f"size baked "
+                "into one of its layers? Give it an open batch axis, or run it as one replica without `group=`"
+            ) from error
+        for output in keras.tree.flatten(traced.structured_outputs):
+            if output.shape.rank and output.shape[0] not in (None, rows):
+                raise GraphError(
+                    f"`{name}` cannot be cut into slices: for {rows} rows its model gives an output of shape "
+                    f"{output.shape}, so "
+                    "there is no telling which row of it belongs to which. Run it as one replica without `group=`"
+                )
+
+
+def _with_rows(rows: int) -> Callable[[Any], tf.TensorSpec]:
+    return lambda leaf: tf.TensorSpec((rows, *leaf.shape[1:]), leaf.dtype)
 
 
 def _inputs(name: str, model: keras.Model, group: Any) -> Any:
@@ -74,7 +116,11 @@ def _inputs(name: str, model: keras.Model, group: Any) -> Any:
         own_name = name if len(leaves) == 1 and structure is leaf else f"{name}.{index}"
         batch = leaf.shape[0] if group is None else None
         return keras.Input(
-            shape=(*axes, *leaf.shape[1:]), batch_size=batch, dtype=leaf.dtype, sparse=getattr(leaf, "sparse", False), name=own_name
+            shape=(*axes, *leaf.shape[1:]),
+            batch_size=batch,
+            dtype=leaf.dtype,
+            sparse=getattr(leaf, "sparse", False),
+            name=own_name,
         )
 
     return keras.tree.pack_sequence_as(structure, [fresh(i, leaf) for i, leaf in enumerate(leaves)])

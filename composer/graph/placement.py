@@ -32,7 +32,8 @@ def move_variables(member: str, model: keras.Model, device: str) -> None:
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:
         raise GraphError(
-            f"cannot move the weights of `{member}` to {device}: its optimizer has state that belongs to the weights where "
+            f"cannot move the weights of `{member}` to {device}: its optimizer has state that belongs to the weights "
+            f"where "
             "they are now. Leave `weights=` out, or call `compile` on the model again first"
         )
     for variable in away:
@@ -40,7 +41,9 @@ def move_variables(member: str, model: keras.Model, device: str) -> None:
         with tf.device(device):
             replace_value(
                 variable,
-                tf.Variable(tf.convert_to_tensor(old), trainable=old.trainable, name=old.name.split(":")[0], dtype=old.dtype),
+                tf.Variable(
+                    tf.convert_to_tensor(old), trainable=old.trainable, name=old.name.split(":")[0], dtype=old.dtype
+                ),
             )
     # Traced functions would go on using the old variables.
     model.train_function = model.test_function = model.predict_function = None

@@ -33,7 +33,8 @@ def output_structure(model: keras.Model) -> Any:
 
 
 def names_of(structure: Any, names: list[str] | None, kind: str) -> list[str]:
-    """One name a leaf: the keys of a flat dict, else the given ones where they are unique, else `kind`, `kind_1`, ..."""
+    """One name a leaf: the keys of a flat dict, else the given ones where they are unique, else `kind`, `kind_1`,
+    ..."""
     leaves = keras.tree.flatten(structure)
     if isinstance(structure, dict) and len(structure) == len(leaves):
         return sorted(structure)
@@ -76,7 +77,9 @@ def signature_of(model: keras.Model) -> ModelSignature:
         coupled_layers=tuple(layer.name for layer in layers if isinstance(layer, COUPLED_LAYERS)),
         row_losses=tuple(layer.name for layer in layers if _adds_loss(layer)),
         rank0_outputs=tuple(
-            name for name, leaf in zip(output_names, output_leaves, strict=True) if leaf.shape is not None and not leaf.shape
+            name
+            for name, leaf in zip(output_names, output_leaves, strict=True)
+            if leaf.shape is not None and not leaf.shape
         ),
     )
 
@@ -104,7 +107,9 @@ def _built_inputs(model: keras.Model) -> Any:
 
 def _tensors(names: list[str], leaves: list[Any]) -> tuple[TensorSignature, ...]:
     return tuple(
-        TensorSignature(name, None if leaf.shape is None else tuple(leaf.shape), keras.backend.standardize_dtype(leaf.dtype))
+        TensorSignature(
+            name, None if leaf.shape is None else tuple(leaf.shape), keras.backend.standardize_dtype(leaf.dtype)
+        )
         for name, leaf in zip(names, leaves, strict=True)
     )
 
@@ -117,8 +122,11 @@ def _bytes(dtype: str) -> int:
 
 
 def _adds_loss(layer: keras.layers.Layer) -> bool:
-    """Whether a layer adds a loss for each call; weight regularizers do not, they are counted once whatever the split."""
-    return getattr(layer, "activity_regularizer", None) is not None or isinstance(layer, keras.layers.ActivityRegularization)
+    """Whether a layer adds a loss for each call; weight regularizers do not, they are counted once whatever the
+    split."""
+    return getattr(layer, "activity_regularizer", None) is not None or isinstance(
+        layer, keras.layers.ActivityRegularization
+    )
 
 
 def _output_shapes(layer: keras.layers.Layer) -> list[tuple[int | None, ...]]:
@@ -141,7 +149,8 @@ def _flops(layers: list[keras.layers.Layer]) -> int | None:
 
 
 def _positions(layer: keras.layers.Layer) -> int | None:
-    """How often a layer applies its kernels to one row: time steps of a recurrent layer, pixels of a convolution's output."""
+    """How often a layer applies its kernels to one row: time steps of a recurrent layer, pixels of a convolution's
+    output."""
     if isinstance(layer, RECURRENT_LAYERS):
         counts = [inputs[0].shape[1] for inputs, _ in symbolic_calls(layer)]
     else:

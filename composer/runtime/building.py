@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,8 @@ from composer.compiler import ir
 from composer.compiler.plan import MemberPlan, Plan
 from composer.compiler.planner import plan as plan_composition
 from composer.compiler.resolver import resolve
-from composer.errors import GraphError
+from composer.diagnostics import render_text
+from composer.errors import ComposerWarning, GraphError
 from composer.graph import devices
 from composer.graph.copies import copy_model
 from composer.graph.models import is_servable_only, load_model, load_models
@@ -49,6 +51,8 @@ def build_joint(
     models = {**given, **load_models(composition, source.folder, **loading)}
     topology = devices.topology()
     plan = plan_composition(composition, topology, signatures(models), source)
+    for warning in (*composition.warnings, *plan.warnings):
+        warnings.warn(render_text([warning]), ComposerWarning, stacklevel=3)
     declared = dict(composition.models)
     members: dict[str, keras.Model] = {}
     for placed in plan.members:
@@ -56,7 +60,9 @@ def build_joint(
         members[placed.member.name] = _member_model(placed, models, home)
         declaration = declared.get(placed.member.model)
         if placed.weights is not None:
-            move_variables(placed.member.name, members[placed.member.name], devices.tensorflow_name(placed.weights, topology))
+            move_variables(
+                placed.member.name, members[placed.member.name], devices.tensorflow_name(placed.weights, topology)
+            )
         elif declaration is not None and placed.member.copy_index is None:
             model = _where_it_runs(placed, models[placed.member.model], home, declaration, source, loading)
             members[placed.member.name] = models[placed.member.model] = model
@@ -84,9 +90,15 @@ def _member_model(placed: MemberPlan, models: Mapping[str, keras.Model], home: s
 
 
 def _where_it_runs(
-    placed: MemberPlan, model: keras.Model, home: str, declaration: nodes.Source, source: SourceText, loading: Mapping[str, Any]
+    placed: MemberPlan,
+    model: keras.Model,
+    home: str,
+    declaration: nodes.Source,
+    source: SourceText,
+    loading: Mapping[str, Any],
 ) -> keras.Model:
-    """A model that the spec names lives where it runs. One whose optimizer has state cannot be moved; it is loaded there."""
+    """A model that the spec names lives where it runs. One whose optimizer has state cannot be moved; it is loaded
+    there."""
     if all(device_of(variable) == home for variable in model.variables) or is_servable_only(model):
         return model
     optimizer = getattr(model, "optimizer", None)
@@ -110,4 +122,8 @@ def _told_source(declaration: nodes.Source | None) -> str:
     """Where a model came from, in words: a path, a factory, or `python`."""
     if declaration is None:
         return "python"
-    return declaration.path if isinstance(declaration, nodes.PathSource) else f"{declaration.module}:{declaration.function}"
+    return (
+        declaration.path
+        if isinstance(declaration, nodes.PathSource)
+        else f"{declaration.module}:{declaration.function}"
+    )

@@ -58,7 +58,8 @@ def _check_inputs(member: Member, x: Any) -> None:
     leaves = _input_leaves(member, x)
     if len(leaves) != len(wanted):
         raise DataError(
-            f"`{member.name}` takes {len(wanted)} inputs ({', '.join(tensor.name for tensor in wanted)}). Received: {len(leaves)}"
+            f"`{member.name}` takes {len(wanted)} inputs ({', '.join(tensor.name for tensor in wanted)}). Received: "
+            f"{len(leaves)}"
         )
     for tensor, leaf in zip(wanted, leaves, strict=True):
         _check_input(member.name, tensor, leaf)
@@ -86,7 +87,8 @@ def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
     if wanted.shape is None or _fits(shape, wanted.shape):
         return
     raise DataError(
-        f"input `{wanted.name}` of `{name}` takes rows of shape {_rows(wanted.shape)}. Received: rows of shape {_rows(shape)} "
+        f"input `{wanted.name}` of `{name}` takes rows of shape {_rows(wanted.shape)}. Received: rows of shape "
+        f"{_rows(shape)} "
         f"(the whole array is {shape})"
     )
 
@@ -123,7 +125,9 @@ def _check_target_keys(member: Member, y: dict[str, Any], loss: dict[str, Any]) 
         if key not in loss:
             near = near_names(key, loss)
             hint = f"Did you mean `{near[0]}`? " if near else ""
-            raise DataError(f"the targets of `{member.name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}")
+            raise DataError(
+                f"the targets of `{member.name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}"
+            )
 
 
 def _compares_values(loss: Any) -> bool:
@@ -153,7 +157,8 @@ def _warn_of_nan(name: str, y: Any) -> None:
         if np.issubdtype(array.dtype, np.floating) and np.isnan(array).any():
             count = int(np.isnan(array).sum())
             warnings.warn(
-                f"the targets of `{name}` hold {count} NaN: its loss and its weights will turn to NaN (other members are not "
+                f"the targets of `{name}` hold {count} NaN: its loss and its weights will turn to NaN (other members "
+                f"are not "
                 "touched). Leave those rows out, or give the values that are missing",
                 ComposerWarning,
                 stacklevel=2,

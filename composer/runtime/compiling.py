@@ -11,14 +11,25 @@ from composer.engine.units import overrides
 from composer.errors import GraphError
 from composer.runtime.members import ByMember, Member
 
-SETTINGS = ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "jit_compile", "run_eagerly", "auto_scale_loss")
+SETTINGS = (
+    "optimizer",
+    "loss",
+    "loss_weights",
+    "metrics",
+    "weighted_metrics",
+    "jit_compile",
+    "run_eagerly",
+    "auto_scale_loss",
+)
 
 
 def compile_members(members: Mapping[str, Member], names: ByMember, settings: Mapping[str, Any]) -> None:
     """Compile the model of every member that a setting is given for.
 
-    What a call leaves out for such a member stays as the member was compiled before, for its optimizer and loss; metrics
-    and the rest take Keras' defaults. One optimizer or metric object given for several members is copied for each, since
+    What a call leaves out for such a member stays as the member was compiled before, for its optimizer and loss;
+    metrics
+    and the rest take Keras' defaults. One optimizer or metric object given for several members is copied for each,
+    since
     its state belongs to one model.
 
     Args:
@@ -46,7 +57,8 @@ def check_compiled(members: Mapping[str, Member]) -> None:
     """Refuse members that cannot be evaluated or trained as they are.
 
     Raises:
-        GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an optimizer
+        GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an
+            optimizer
             object that several models hold.
     """
     holders: dict[int, Member] = {}
@@ -54,13 +66,15 @@ def check_compiled(members: Mapping[str, Member]) -> None:
         model = member.model
         if not getattr(model, "compiled", False):
             raise GraphError(
-                f"`{name}` is not compiled. Call `compile` on its model, or `joint.compile(optimizer=..., loss=...)` for all "
+                f"`{name}` is not compiled. Call `compile` on its model, or `joint.compile(optimizer=..., loss=...)` "
+                f"for all "
                 f'or by member: `joint.compile(optimizer={{"{name}": "adam"}}, loss={{"{name}": "mse"}})`'
             )
         holder = holders.setdefault(id(model.optimizer), member)
         if model.optimizer is not None and holder.model is not model:
             raise GraphError(
-                f"`{holder.name}` and `{name}` were compiled with one optimizer object, but its state belongs to one model. "
+                f"`{holder.name}` and `{name}` were compiled with one optimizer object, but its state belongs to one "
+                f"model. "
                 "Make one for each, or pass it to `joint.compile`, which copies it"
             )
         if len(member.layer.devices) > 1:
@@ -81,7 +95,8 @@ def check_not_shared(members: Mapping[str, Member]) -> None:
                 continue
             what = "are one model" if owner.model is member.model else f"share the weight `{weight.path}`"
             raise GraphError(
-                f"`{owner.name}` and `{name}` {what}. Training members that share weights is not supported yet; they can be "
+                f"`{owner.name}` and `{name}` {what}. Training members that share weights is not supported yet; they "
+                f"can be "
                 "evaluated, predict and be exported. `copies=2` makes two members with weights of their own"
             )
 
@@ -91,7 +106,8 @@ def check_can_split(name: str, model: keras.Model) -> None:
     for method in ("train_step", "test_step"):
         if overrides(model, method):
             raise GraphError(
-                f"`{name}` has replicas, but {type(model).__name__} has a `{method}` of its own, which cannot be split. "
+                f"`{name}` has replicas, but {type(model).__name__} has a `{method}` of its own, which cannot be "
+                f"split. "
                 f"Run it as one replica: `{name}` instead of `{name} x{{N}}`"
             )
 

@@ -1,4 +1,5 @@
-"""`ComposedModel`: the joint Keras model. Keras' own `fit`, `evaluate` and `predict` drive it; results come back by member."""
+"""`ComposedModel`: the joint Keras model. Keras' own `fit`, `evaluate` and `predict` drive it; results come back by
+member."""
 
 from __future__ import annotations
 
@@ -58,7 +59,15 @@ class ComposedModel(keras.Model):
         (4, 2)
     """
 
-    def __init__(self, plan: Plan, models: Mapping[str, keras.Model], *, spec_text: str = "", sources: Mapping[str, str] | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        models: Mapping[str, keras.Model],
+        *,
+        spec_text: str = "",
+        sources: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> None:
         graph = lower(plan, models)
         super().__init__(inputs=graph.inputs, outputs=graph.outputs, name=name or "composed")
         members = {
@@ -86,7 +95,8 @@ class ComposedModel(keras.Model):
         self._session: TrainingSession | None = None
         self._evaluation: Pass | None = None
         self._thread = threading.local()  # calls of `predict` may run side by side
-        # The members hold optimizers, losses and metrics; Keras only wants to know that there is nothing left to compile.
+        # The members hold optimizers, losses and metrics; Keras only wants to know that there is nothing left to
+        # compile.
         super().compile(optimizer=None, loss=None, jit_compile=False)
 
     # What there is -------------------------------------------------------------------------------------------------
@@ -120,7 +130,8 @@ class ComposedModel(keras.Model):
         Args:
             optimizer: name or object; one object for several members is copied for each.
             loss: name, object or function.
-            **settings: `metrics`, `weighted_metrics`, `loss_weights`, `jit_compile`, `run_eagerly`, `auto_scale_loss` as
+            **settings: `metrics`, `weighted_metrics`, `loss_weights`, `jit_compile`, `run_eagerly`, `auto_scale_loss`
+                as
                 `keras.Model.compile` takes them.
 
         Raises:
@@ -152,11 +163,13 @@ class ComposedModel(keras.Model):
             x: `{member: (x, y)}`, `{member: (x, y, sample_weight)}` or `{member: tf.data.Dataset of batches}`; or
                 `{member: x}` beside `y={member: y}`.
             y: targets by member, where `x` holds none.
-            batch_size: rows a batch, for arrays; if left out what the spec's `train` says, else 32 (of a grouped member its
+            batch_size: rows a batch, for arrays; if left out what the spec's `train` says, else 32 (of a grouped
+                member its
                 group times that).
             epochs: each member stops after its own; if left out what the spec's `train` says, else 1.
             verbose: as in Keras.
-            callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are joint
+            callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are
+                joint
                 and see `member_metric`.
             **arguments: `validation_data`, `validation_split`, `validation_freq`, `validation_batch_size`, `shuffle`,
                 `class_weight`, `sample_weight`, `initial_epoch` as Keras' `fit` takes them.
@@ -169,7 +182,8 @@ class ComposedModel(keras.Model):
             GraphError: if a member is not compiled.
 
         Example:
-            >>> history = joint.fit({"a": (xa, ya), "b": (xb, yb)}, epochs={"a": 3, "b": 5}, batch_size={"a": 16, "b": 4})
+            >>> history = joint.fit({"a": (xa, ya), "b": (xb, yb)}, epochs={"a": 3, "b": 5}, batch_size={"a": 16, "b":
+            4})
             >>> history.members["a"].history["loss"]
         """
         check_compiled(self._members)
@@ -195,7 +209,15 @@ class ComposedModel(keras.Model):
             self._session = None
         return history
 
-    def evaluate(self, x: Any = None, y: Any = None, batch_size: Any = None, verbose: Any = "auto", sample_weight: Any = None, **arguments: Any) -> dict[str, dict[str, float]]:
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: Any = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        **arguments: Any,
+    ) -> dict[str, dict[str, float]]:
         """Loss and metrics of the members that data is given for; only those run.
 
         Args:
@@ -237,7 +259,9 @@ class ComposedModel(keras.Model):
         finally:
             self._evaluation = None
 
-    def predict(self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None) -> dict[str, Any]:
+    def predict(
+        self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None
+    ) -> dict[str, Any]:
         """Predictions of the members that rows are given for; only those run. Row i in, row i out.
 
         Args:
@@ -253,13 +277,23 @@ class ComposedModel(keras.Model):
             DataError: if rows do not fit their member, or outputs of different batches cannot be joined.
         """
         if steps is not None:
-            raise DataError(f"`predict` of several models takes no `steps`: give the rows to predict. Received: steps={steps}")
+            raise DataError(
+                f"`predict` of several models takes no `steps`: give the rows to predict. Received: steps={steps}"
+            )
         given = member_data(self._by_member, x, targets=False)
         sizes = self._by_member.spread("`batch_size`", batch_size)
         for name, data in given.items():
             check_rows(self._members[name], data, targets=False)
-        outputs = {name: no_rows(self._members[name].model) for name, data in given.items() if data.dataset is None and data.num_rows == 0}
-        rows = {name: fitting.member_rows(self._members[name], data, sizes[name]) for name, data in given.items() if name not in outputs}
+        outputs = {
+            name: no_rows(self._members[name].model)
+            for name, data in given.items()
+            if data.dataset is None and data.num_rows == 0
+        }
+        rows = {
+            name: fitting.member_rows(self._members[name], data, sizes[name])
+            for name, data in given.items()
+            if name not in outputs
+        }
         if rows:
             feed = joint_feed(rows)
             program = self._programs.predicting([self._members[name].unit for name in rows], feed)
@@ -290,14 +324,21 @@ class ComposedModel(keras.Model):
     @property
     def _running_session(self) -> TrainingSession:
         if self._session is None:
-            raise GraphError("a joint model is stepped by its own `fit` and `evaluate`; single batches are not supported")
+            raise GraphError(
+                "a joint model is stepped by its own `fit` and `evaluate`; single batches are not supported"
+            )
         return self._session
 
     def _validate(self, x: Any, **arguments: Any) -> Logs:
         """The validation of one epoch, called by Keras' `fit`."""
         session = self._running_session
         session.begin_validation()
-        logs = super().evaluate(x, _use_cached_eval_dataset=True, return_dict=True, **{k: v for k, v in arguments.items() if k in ("verbose", "callbacks")})
+        logs = super().evaluate(
+            x,
+            _use_cached_eval_dataset=True,
+            return_dict=True,
+            **{k: v for k, v in arguments.items() if k in ("verbose", "callbacks")},
+        )
         session.end_validation()
         return logs
 
@@ -312,7 +353,8 @@ class ComposedModel(keras.Model):
     # Saving --------------------------------------------------------------------------------------------------------
 
     def export(self, filepath: str | Path, *, keep_devices: bool = False, **_: Any) -> Path:  # type: ignore[override]
-        """Write a SavedModel with one signature a member and `serving_default` for all, as the next version under a folder.
+        """Write a SavedModel with one signature a member and `serving_default` for all, as the next version under a
+        folder.
 
         Args:
             filepath: the folder that holds the versions.

@@ -38,12 +38,15 @@ class MemberData:
         return int(keras.tree.flatten(self.x)[0].shape[0])
 
 
-def member_data(names: ByMember, x: Any, y: Any = None, sample_weight: Any = None, *, targets: bool = True) -> dict[str, MemberData]:
+def member_data(
+    names: ByMember, x: Any, y: Any = None, sample_weight: Any = None, *, targets: bool = True
+) -> dict[str, MemberData]:
     """Sort out the rows of each member.
 
     Args:
         names: the members.
-        x: `{member: rows}`, where rows are `(x, y)`, `(x, y, sample_weight)`, `x` alone or a `tf.data.Dataset` of batches;
+        x: `{member: rows}`, where rows are `(x, y)`, `(x, y, sample_weight)`, `x` alone or a `tf.data.Dataset` of
+            batches;
             or `{member: x}` beside `y` and `sample_weight`, the Keras way. With one member, its rows may stand alone.
         y: targets by member, if they are not in `x`.
         sample_weight: by member, if they are not in `x`.
@@ -63,7 +66,9 @@ def member_data(names: ByMember, x: Any, y: Any = None, sample_weight: Any = Non
     for argument, values in parts.items():
         for name in values:
             if name not in rows:
-                raise DataError(f"{argument} has values for `{name}`, but there are no rows for it. Add `{name}` to the data")
+                raise DataError(
+                    f"{argument} has values for `{name}`, but there are no rows for it. Add `{name}` to the data"
+                )
     return {
         name: _rows(name, value, parts["`y`"].get(name), parts["`sample_weight`"].get(name), targets)
         for name, value in rows.items()
@@ -96,12 +101,14 @@ def split_validation(name: str, data: MemberData, fraction: float) -> tuple[Memb
     """
     if data.dataset is not None:
         raise DataError(
-            f"`validation_split` cuts arrays, but the rows of `{name}` are a `tf.data.Dataset`. Pass `validation_data` for it"
+            f"`validation_split` cuts arrays, but the rows of `{name}` are a `tf.data.Dataset`. Pass "
+            f"`validation_data` for it"
         )
     cut = int(np.floor(data.num_rows * (1.0 - fraction)))
     if not 0 < cut < data.num_rows:
         raise DataError(
-            f"`validation_split={fraction}` leaves `{name}`, which has {data.num_rows} rows, with {cut} rows to train on and "
+            f"`validation_split={fraction}` leaves `{name}`, which has {data.num_rows} rows, with {cut} rows to train "
+            f"on and "
             f"{data.num_rows - cut} to validate on. Both need at least one"
         )
     parts = (data.x, data.y, data.sample_weight)
@@ -130,7 +137,9 @@ def _expand(names: ByMember, value: Mapping[str, Any]) -> dict[str, Any]:
 def _rows(name: str, value: Any, y: Any, sample_weight: Any, targets: bool) -> MemberData:
     if isinstance(value, tf.data.Dataset):
         if y is not None or sample_weight is not None:
-            raise DataError(f"`{name}` comes as a dataset, which holds its own targets: leave out `y` and `sample_weight` for it")
+            raise DataError(
+                f"`{name}` comes as a dataset, which holds its own targets: leave out `y` and `sample_weight` for it"
+            )
         return MemberData(dataset=value)
     if isinstance(value, keras.utils.PyDataset) or (hasattr(value, "__next__") and not hasattr(value, "shape")):
         raise DataError(
@@ -151,7 +160,9 @@ def _arrays(name: str, structure: Any) -> Any:
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
-            raise DataError(f"`{name}` has a {type(leaf).__name__}, which is not supported yet. Pass a `tf.data.Dataset` of batches")
+            raise DataError(
+                f"`{name}` has a {type(leaf).__name__}, which is not supported yet. Pass a `tf.data.Dataset` of batches"
+            )
         if tf.is_tensor(leaf):
             floats = leaf.dtype.is_floating and leaf.dtype.name != keras.config.floatx()
             return tf.cast(leaf, keras.config.floatx()) if floats else leaf

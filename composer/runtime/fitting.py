@@ -63,7 +63,8 @@ class FitRequest:
 
     @classmethod
     def create(cls, names: ByMember, plan: Plan, given: Mapping[str, Any]) -> FitRequest:
-        """Spread the arguments of `fit` over the members; what is left out comes from the spec's `train`, else from Keras.
+        """Spread the arguments of `fit` over the members; what is left out comes from the spec's `train`, else from
+        Keras.
 
         Raises:
             DataError: for an argument that is unknown or not supported, a member that is none, or a value out of range.
@@ -81,7 +82,11 @@ class FitRequest:
         }
         for placed in plan.members:
             name, train, data = placed.member.name, placed.member.train, placed.member.data
-            said = {"epochs": train.epochs, "batch_size": train.batch, "shuffle": None if data is None else data.shuffle}
+            said = {
+                "epochs": train.epochs,
+                "batch_size": train.batch,
+                "shuffle": None if data is None else data.shuffle,
+            }
             said["class_weight"] = None if train.class_weight is None else train.class_weight.to_dict()
             for argument, value in said.items():
                 if spread[argument][name] is None:
@@ -119,7 +124,9 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
     missing = [name for name in members if name not in given]
     if missing:
         told = ", ".join(f"`{name}`" for name in missing)
-        raise DataError(f"no rows for {told}: `fit` trains all members. Give rows for each, or compose only those to train")
+        raise DataError(
+            f"no rows for {told}: `fit` trains all members. Give rows for each, or compose only those to train"
+        )
     validation = {} if request.validation_data is None else member_data(names, request.validation_data)
     rows = FitRows({}, {})
     for name, member in members.items():
@@ -147,7 +154,9 @@ def member_rows(member: Member, data: MemberData, batch_size: int | None, *, shu
     """
     if data.dataset is not None:
         if batch_size is not None:
-            raise DataError(f"`{member.name}` comes as a dataset, which holds its own batches: leave out its `batch_size`")
+            raise DataError(
+                f"`{member.name}` comes as a dataset, which holds its own batches: leave out its `batch_size`"
+            )
         return DatasetRows(data.dataset)
     if data.num_rows == 0:
         raise DataError(f"`{member.name}` has no rows")
@@ -166,7 +175,9 @@ def member_rows(member: Member, data: MemberData, batch_size: int | None, *, shu
     return ArrayRows(arrays, data.num_rows, batch_size or DEFAULT_BATCH_SIZE, shuffle, member.plan.member.seed)
 
 
-def session(joint: ComposedModel, programs: ProgramCache, request: FitRequest, rows: FitRows, history: JointHistory) -> TrainingSession:
+def session(
+    joint: ComposedModel, programs: ProgramCache, request: FitRequest, rows: FitRows, history: JointHistory
+) -> TrainingSession:
     """Everything one `fit` steps, ready to begin."""
     units = [member.unit for member in joint.members.values()]
     feed = joint_feed(rows.training)
@@ -200,7 +211,8 @@ def session(joint: ComposedModel, programs: ProgramCache, request: FitRequest, r
 def prediction_step(
     program: JointProgram, taken: list[dict[str, Any]], *, endless: bool
 ) -> Callable[[list[Any]], tf.Tensor]:
-    """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a batch.
+    """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a
+    batch.
 
     The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
     """
@@ -245,7 +257,8 @@ def _callbacks(names: ByMember, callbacks: Any) -> tuple[dict[str, list[Any]], l
         for callback in _as_list(values):
             if held.setdefault(id(callback), name) != name:
                 raise DataError(
-                    f"`{held[id(callback)]}` and `{name}` were given one {type(callback).__name__} object, but a callback belongs "
+                    f"`{held[id(callback)]}` and `{name}` were given one {type(callback).__name__} object, but a "
+                    f"callback belongs "
                     "to one model. Make one for each"
                 )
     return {name: _as_list(values) for name, values in own.items()}, _as_list(callbacks.get("*"))
@@ -263,25 +276,30 @@ def _check_numbers(request: FitRequest) -> None:
             if value is None and argument.endswith("batch_size"):
                 continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise DataError(f"`{argument}` of `{name}` must be a whole number of at least {least}. Received: {value!r}")
+                raise DataError(
+                    f"`{argument}` of `{name}` must be a whole number of at least {least}. Received: {value!r}"
+                )
 
 
 def _check_validation_lengths(request: FitRequest, rows: Mapping[str, Rows]) -> None:
-    """Keras fixes the number of validation steps in the first validation; with unlike frequencies that may be too few."""
+    """Keras fixes the number of validation steps in the first validation; with unlike frequencies that may be too
+    few."""
     freqs = {str(request.validation_freq[name]) for name in rows}
     if len(freqs) > 1:
         for name, source in rows.items():
             if source.num_batches is None:
                 raise DataError(
                     f"the validation dataset of `{name}` cannot tell its length, and the members validate at different "
-                    "frequencies, which is not supported yet. Add `.apply(tf.data.experimental.assert_cardinality(n))` to it"
+                    "frequencies, which is not supported yet. Add "
+                    "`.apply(tf.data.experimental.assert_cardinality(n))` to it"
                 )
 
 
 def _set_auto_groups(joint: ComposedModel, request: FitRequest, rows: dict[str, Rows]) -> None:
     """`group=auto`: batch sizes that give all members the same number of steps an epoch.
 
-    The member with the most steps among those without `group=auto` sets the pace; the batch of a grouped one becomes as many
+    The member with the most steps among those without `group=auto` sets the pace; the batch of a grouped one becomes
+    as many
     joint batches as it needs to keep up.
     """
     auto = [name for name, member in joint.members.items() if member.plan.member.group == "auto"]

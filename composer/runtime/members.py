@@ -23,7 +23,8 @@ class Member:
     Args:
         name: from the spec alone.
         model: the user's own model; after `fit` it holds the trained state.
-        layer: runs the model placed over its replicas: `layer(x, training=False)` of one device, else see `PlacedReplicas`.
+        layer: runs the model placed over its replicas: `layer(x, training=False)` of one device, else see
+            `PlacedReplicas`.
         plan: where the replicas are, and why.
         signature: the model's inputs and outputs under its own names.
         merge: TensorFlow name of the device on which replica outputs are joined.
@@ -63,7 +64,8 @@ class ByMember:
             argument: named in errors.
             value: one for all, or a dict by member, branch or `"*"`; the nearest wins.
             default: for members that a dict leaves out.
-            plain_dicts: whether one value may itself be a dict with strings as keys (a loss for each output); then a dict
+            plain_dicts: whether one value may itself be a dict with strings as keys (a loss for each output); then a
+                dict
                 counts as by member only if it names one.
 
         Raises:

@@ -25,7 +25,8 @@ def join_steps(member: Member, steps: Sequence[StepOutputs]) -> Any:
     """One member's outputs of all steps, in row order.
 
     Raises:
-        DataError: if an axis other than the first differs from batch to batch; it names the member, the output and the axis.
+        DataError: if an axis other than the first differs from batch to batch; it names the member, the output and
+            the axis.
     """
     outputs = [step[member.name] for step in steps if member.name in step]
     if not outputs:
@@ -51,7 +52,8 @@ def _concatenate(name: str, leaves: Sequence[Any]) -> Any:
         axis = next(i for i, sizes in enumerate(zip(*shapes, strict=True), start=1) if len(set(sizes)) > 1)
         sizes = ", ".join(str(size) for size in sorted({leaf.shape[axis] for leaf in leaves}))
         raise DataError(
-            f"the predictions of `{name}` differ along axis {axis} from batch to batch (sizes {sizes}), so they cannot be joined "
+            f"the predictions of `{name}` differ along axis {axis} from batch to batch (sizes {sizes}), so they "
+            f"cannot be joined "
             "in one array. Pad its rows to one length, or predict them in one batch"
         )
     return np.concatenate(leaves, axis=0)

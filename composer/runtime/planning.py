@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import keras
 
 from composer.catalog import ModelSignature
-from composer.compiler.planner import plan
 from composer.compiler.plan import Plan
+from composer.compiler.planner import plan
 from composer.compiler.resolver import resolve
 from composer.graph import devices
 from composer.graph.signatures import signature_of

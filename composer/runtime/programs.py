@@ -42,7 +42,9 @@ class ProgramCache:
     def predicting(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
         return self._get("predict", units.predict_step, members, feed)
 
-    def _get(self, kind: str, step: Callable[[Unit], Any], members: Sequence[Unit], feed: Feed, *, gated: bool = False) -> JointProgram:
+    def _get(
+        self, kind: str, step: Callable[[Unit], Any], members: Sequence[Unit], feed: Feed, *, gated: bool = False
+    ) -> JointProgram:
         identity: list[Any] = []
         for unit in members:
             identity += [unit, feed.batch_specs[unit.name], *_compiled_as(unit)]
@@ -68,5 +70,9 @@ def _compiled_as(unit: Unit) -> list[Any]:
     """What a fresh `compile` replaces. Objects, not their ids: one that is held cannot come again as another."""
     model = unit.model
     metrics = list(getattr(model, "metrics", []))
-    return [getattr(model, "optimizer", None), metrics[0] if metrics else None, getattr(model, "jit_compile", False), getattr(model, "run_eagerly", False)]
-
+    return [
+        getattr(model, "optimizer", None),
+        metrics[0] if metrics else None,
+        getattr(model, "jit_compile", False),
+        getattr(model, "run_eagerly", False),
+    ]

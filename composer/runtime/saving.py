@@ -1,6 +1,7 @@
 """A joint model as a `.keras` file: the spec, and each model with its own settings and optimizer state.
 
-The graph is not stored: it follows from the spec and the models, so a file can be loaded for other devices or with other
+The graph is not stored: it follows from the spec and the models, so a file can be loaded for other devices or with
+    other
 replica counts.
 """
 
@@ -58,7 +59,8 @@ def model_from_config(cls: type[ComposedModel], config: Mapping[str, Any]) -> Co
     missing = [name for name in wanted if name not in there]
     if missing:
         raise ComposerError(
-            f"the file holds no member {', '.join(f'`{name}`' for name in missing)}; it has {', '.join(f'`{name}`' for name in there)}"
+            f"the file holds no member {', '.join(f'`{name}`' for name in missing)}; it has "
+            f"{', '.join(f'`{name}`' for name in there)}"
         )
     return cls(plan, {name: there[name] for name in wanted}, spec_text=spec_text, name=config["name"])
 
@@ -79,5 +81,7 @@ def load_joint(path: Path, spec_text: str | None, custom_objects: Mapping[str, A
     finally:
         spec_override.reset(token)
     if not isinstance(joint, ComposedModel):
-        raise ComposerError(f"{path} holds a {type(joint).__name__}, not a joint model. Load it with `keras.saving.load_model`")
+        raise ComposerError(
+            f"{path} holds a {type(joint).__name__}, not a joint model. Load it with `keras.saving.load_model`"
+        )
     return joint

@@ -43,7 +43,8 @@ class MemberRun:
         hooks = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
         base = keras.callbacks.Callback
         return any(
-            getattr(type(callback), hook, None) is not getattr(base, hook) and not isinstance(callback, keras.callbacks.History)
+            getattr(type(callback), hook, None) is not getattr(base, hook)
+            and not isinstance(callback, keras.callbacks.History)
             for callback in self.callbacks.callbacks
             for hook in hooks
         )
@@ -109,7 +110,13 @@ class TrainingSession:
         validation: feed and program of the validation rows, or None.
     """
 
-    def __init__(self, runs: dict[str, MemberRun], feed: Feed, program: JointProgram, validation: tuple[Feed, JointProgram] | None) -> None:
+    def __init__(
+        self,
+        runs: dict[str, MemberRun],
+        feed: Feed,
+        program: JointProgram,
+        validation: tuple[Feed, JointProgram] | None,
+    ) -> None:
         self.runs = runs
         self.feed = feed
         self.training = Pass(program, endless=feed.endless)
@@ -126,7 +133,8 @@ class TrainingSession:
             run.callbacks.on_train_begin()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Open the gates of the members that take part in an epoch. Called before Keras asks the data for an iterator."""
+        """Open the gates of the members that take part in an epoch. Called before Keras asks the data for an
+        iterator."""
         self.epoch = epoch
         self.training.begin()
         for name, run in self.runs.items():
@@ -186,7 +194,8 @@ class TrainingSession:
     # Validation ----------------------------------------------------------------------------------------------------
 
     def begin_validation(self) -> None:
-        assert self.validation is not None and self.validation_feed is not None
+        assert self.validation is not None
+        assert self.validation_feed is not None
         self.validation.begin()
         for name, gate in self.validation_feed.gates.items():
             run = self.runs[name]
