@@ -33,8 +33,7 @@ def output_structure(model: keras.Model) -> Any:
 
 
 def names_of(structure: Any, names: list[str] | None, kind: str) -> list[str]:
-    """One name a leaf: the keys of a flat dict, else the given ones where they are unique, else `kind`, `kind_1`,
-    ..."""
+    """One name a leaf: the keys of a flat dict, else the names given where they are unique, else `kind`, `kind_1`."""
     leaves = keras.tree.flatten(structure)
     if isinstance(structure, dict) and len(structure) == len(leaves):
         return sorted(structure)
@@ -169,7 +168,8 @@ def _activation_bytes(layers: list[keras.layers.Layer]) -> int | None:
     total = 0
     for layer in layers:
         for shape in _output_shapes(layer):
-            if None in shape[1:]:
+            sizes = [size for size in shape[1:] if size is not None]
+            if len(sizes) < len(shape) - 1:
                 return None
-            total += math.prod(shape[1:]) * _bytes(layer.compute_dtype)
+            total += math.prod(sizes) * _bytes(layer.compute_dtype)
     return total

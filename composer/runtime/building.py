@@ -47,7 +47,7 @@ def build_joint(
             raise GraphError(f"`{name}` must be a keras.Model. Received: {type(model).__name__}")
     composition = resolve(tree, source, signatures(given), graph=graph)
     _check_given(composition, given)
-    loading = {"allow_python": allow_python, "custom_objects": custom_objects}
+    loading: dict[str, Any] = {"allow_python": allow_python, "custom_objects": custom_objects}
     models = {**given, **load_models(composition, source.folder, **loading)}
     topology = devices.topology()
     plan = plan_composition(composition, topology, signatures(models), source)

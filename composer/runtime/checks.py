@@ -29,7 +29,7 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
     Warns:
         ComposerWarning: NaN among the targets.
     """
-    x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data)
+    x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data.dataset)
     _check_inputs(member, x)
     if targets and y is None and getattr(member.model, "loss", None) is not None:
         raise DataError(f"`{member.name}` has a loss but no targets. Pass its rows as (x, y)")
@@ -41,9 +41,9 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
             _warn_of_nan(member.name, y)
 
 
-def _dataset_parts(member: Member, data: MemberData) -> tuple[Any, Any]:
+def _dataset_parts(member: Member, dataset: Any) -> tuple[Any, Any]:
     """The specs of one batch, without its batch axis where the dataset has none."""
-    x, y, _ = keras.utils.unpack_x_y_sample_weight(data.dataset.element_spec)
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
     first, wanted = keras.tree.flatten(x)[0], member.signature.inputs[0]
     if wanted.shape is not None and first.shape.rank == len(wanted.shape) - 1 and wanted.shape[-1] != 1:
         raise DataError(

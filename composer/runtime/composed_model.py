@@ -352,7 +352,7 @@ class ComposedModel(keras.Model):
 
     # Saving --------------------------------------------------------------------------------------------------------
 
-    def export(self, filepath: str | Path, *, keep_devices: bool = False, **_: Any) -> Path:  # type: ignore[override]
+    def export(self, filepath: str | Path, *, keep_devices: bool = False, **_: Any) -> Path:
         """Write a SavedModel with one signature a member and `serving_default` for all, as the next version under a
         folder.
 

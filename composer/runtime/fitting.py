@@ -82,7 +82,7 @@ class FitRequest:
         }
         for placed in plan.members:
             name, train, data = placed.member.name, placed.member.train, placed.member.data
-            said = {
+            said: dict[str, Any] = {
                 "epochs": train.epochs,
                 "batch_size": train.batch,
                 "shuffle": None if data is None else data.shuffle,
