@@ -14,6 +14,7 @@ Every file appears whole or not at all, so a run that is cut off leaves the last
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
@@ -127,6 +128,21 @@ class RunFolder:
 
     path: Path
 
+    @staticmethod
+    def check(path: Path, *, force: bool = False) -> None:
+        """Refuses what `create` would refuse, before any work is done for it. Nothing is made or removed.
+
+        Raises:
+            ComposerError: the folder holds something, or cannot be written.
+        """
+        if path.exists() and not path.is_dir():
+            raise ComposerError(f"{path} is a file. Choose a folder for the run with `-o`")
+        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
+            raise ComposerError(f"{existing} cannot be written. Choose a folder that you may write to with `-o`")
+        if path.is_dir() and any(path.iterdir()):
+            _check_replaceable(path, force)
+
     @classmethod
     def create(cls, path: Path, *, force: bool = False) -> RunFolder:
         """Makes the folder of a new run.
@@ -139,10 +155,9 @@ class RunFolder:
         Raises:
             ComposerError: the folder holds something, or cannot be made.
         """
-        if path.exists() and not path.is_dir():
-            raise ComposerError(f"{path} is a file. Choose a folder for the run with `-o`")
+        cls.check(path, force=force)
         if path.is_dir() and any(path.iterdir()):
-            _make_way(path, force)
+            _clear(path)
         make_folder(path)
         return cls(path)
 
@@ -307,9 +322,8 @@ def saved_files(path: Path) -> Sequence[str]:
     return [name for name in _FILES if (path / name).is_file()] + models
 
 
-def _make_way(path: Path, force: bool) -> None:
-    is_run = (path / _RUN).is_file()
-    if not is_run:
+def _check_replaceable(path: Path, force: bool) -> None:
+    if not (path / _RUN).is_file():
         entry = sorted(entry.name for entry in path.iterdir())[0]
         raise ComposerError(
             f"the folder {path} holds files that are no run (`{entry}`). Choose a new or an empty folder with `-o`"
@@ -319,6 +333,9 @@ def _make_way(path: Path, force: bool) -> None:
         raise ComposerError(
             f"the folder {path} holds an earlier run. Choose another with `-o`, or replace that run with `--force`"
         )
+
+
+def _clear(path: Path) -> None:
     try:
         for name in _FOLDERS:
             if (path / name).is_dir():

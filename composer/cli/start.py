@@ -1,0 +1,102 @@
+"""TensorFlow's start, with its noise kept off the screen."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from composer.cli.terminal import Terminal
+from composer.compiler.plan import DeviceTopology
+
+_QUIET = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # errors only, for as long as the process lives
+    "ABSL_MIN_LOG_LEVEL": "2",
+    "GRPC_VERBOSITY": "ERROR",
+}
+"""Environment variables that are set unless the user has. They do not silence the import, so its stderr is caught."""
+
+
+def start_tensorflow(terminal: Terminal) -> DeviceTopology:
+    """Import TensorFlow and find its devices, simulated ones where `--simulate` says so.
+
+    What it prints meanwhile goes to `terminal.start_messages`, and is shown if the start fails: then it holds the
+    reason.
+
+    Raises:
+        DeviceError: the devices cannot be simulated.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    with caught_stderr() as caught:
+        try:
+            from composer.graph import devices
+
+            if terminal.settings.simulate is not None:
+                devices.simulate(terminal.settings.simulate)
+            return devices.topology()
+        except BaseException:
+            caught.show()
+            raise
+        finally:
+            terminal.start_messages = caught.text()
+
+
+class Caught:
+    """What was written to file descriptor 2 while it was redirected.
+
+    Args:
+        read: gives what was written until now.
+        restore: ends the redirection.
+    """
+
+    def __init__(self, read: Callable[[], str], restore: Callable[[], None]) -> None:
+        self._read = read
+        self._restore = restore
+
+    def text(self) -> str:
+        return self._read()
+
+    def show(self) -> None:
+        """End the redirection and write to stderr what was caught."""
+        text = self._read()
+        self._restore()
+        if text:
+            sys.stderr.write(f"{text}\n")
+
+
+@contextmanager
+def caught_stderr() -> Iterator[Caught]:
+    """Redirects file descriptor 2 into a file: libraries in C++ write there past `sys.stderr`.
+
+    A process that dies meanwhile still says where, on the real stderr.
+    """
+    sys.stderr.flush()
+    try:
+        saved = os.dup(2)
+    except OSError:  # the process has no stderr
+        yield Caught(str, lambda: None)
+        return
+    was_enabled = faulthandler.is_enabled()
+    with tempfile.TemporaryFile() as file, os.fdopen(saved, "w") as real:
+        faulthandler.enable(real)
+
+        def read() -> str:  # by `pread`: descriptor 2 shares the file's position
+            length = os.fstat(file.fileno()).st_size
+            return os.pread(file.fileno(), length, 0).decode(errors="replace").strip()
+
+        def restore() -> None:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+
+        os.dup2(file.fileno(), 2)
+        try:
+            yield Caught(read, restore)
+        finally:
+            restore()
+            faulthandler.disable()
+            if was_enabled:
+                faulthandler.enable()

@@ -1,0 +1,1 @@
+"""The verbs, one module each: `command` in it is what `composer VERB` runs."""

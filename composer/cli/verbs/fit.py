@@ -1,0 +1,149 @@
+"""`composer fit`: from a spec to trained members in a run folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from composer import pipeline
+from composer.cli.fit_state import FitState, MemberState, shown_metrics, shown_number, shown_time
+from composer.cli.interrupts import StopRequest, stop_requests
+from composer.cli.opening import working
+from composer.cli.options import allow_python_option, graph_option, out_option, path_argument, shared_options
+from composer.cli.plain_progress import PlainProgress
+from composer.cli.specs import STDIN, read_source
+from composer.cli.start import start_tensorflow
+from composer.cli.terminal import Terminal
+from composer.runtime.requirements import check_has_data
+
+if TYPE_CHECKING:
+    from composer.runtime.jobs import FitJob, FitResult
+    from composer.runtime.progress import FitListener
+
+MOST_METRICS = 6
+
+_EXAMPLES = """\b
+Examples:
+  composer fit fleet.mgpu -o runs/first
+  composer fit fleet.mgpu -o runs/quick --epochs 2 --seed 7
+  composer fit fleet.mgpu -o runs/first --force --simulate 4
+  composer compile runs/first -o export/fleet
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Train all members of a spec.")
+@path_argument("spec", "SPEC")
+@out_option("RUN", "The run folder; new, empty, or with --force an earlier run.")
+@graph_option
+@allow_python_option
+@click.option(
+    "--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs of every member, whatever the spec says."
+)
+@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Rows a batch of every member.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="What all members' seeds are made from.")
+@click.option("--force", is_flag=True, help="Replace an earlier run in the folder.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@shared_options()
+@click.pass_obj
+def command(
+    terminal: Terminal,
+    spec: Path,
+    out: Path,
+    graph: str | None,
+    allow_python: bool,
+    epochs: int | None,
+    batch: int | None,
+    seed: int | None,
+    force: bool,
+    quiet: bool,
+) -> int:
+    """Train all members of a spec on the data it names, and write the run folder.
+
+    The folder holds each member's model, the history as CSV and JSON, the learning curves, the plan and the spec.
+    Ctrl-C stops between two batches and keeps what is trained.
+    """
+    source = read_source(spec)
+    check_has_data(pipeline.plan(source, graph=graph))  # what the text alone tells is told before TensorFlow starts
+    with working(terminal, "starting TensorFlow"):
+        start_tensorflow(terminal)
+    from composer.runtime.jobs import FitOptions, prepare_fit
+    from composer.runtime.run_folder import RunFolder
+
+    RunFolder.check(out, force=force)
+    options = FitOptions(graph, allow_python, epochs, batch, seed)
+    with working(terminal, "loading models and data"), redirect_stdout(sys.stderr):
+        job = prepare_fit(source, options)
+    terminal.diagnostics(job.joint.plan.warnings)
+    with stop_requests(terminal) as request:
+        result, seconds = _train(terminal, job, out, request, force=force, quiet=quiet, spec=spec)
+    if result.interrupted:
+        terminal.label("note", f"interrupted; {_kept(result)}")
+        return request.exit_code
+    terminal.result(_summary(result, job, seconds))
+    return 0
+
+
+def _train(
+    terminal: Terminal, job: FitJob, out: Path, request: StopRequest, *, force: bool, quiet: bool, spec: Path
+) -> tuple[FitResult, float]:
+    from composer.runtime.jobs import run_fit
+
+    rows = {name: each.num_rows for name, each in job.rows.items()}
+    state = FitState(rows)
+    with _display(terminal, state, rows, request, quiet) as listener, redirect_stdout(sys.stderr):
+        result = run_fit(
+            job,
+            out,
+            force=force,
+            spec_path=None if spec == STDIN else spec,
+            listener=listener,
+            should_stop=request,
+        )
+    return result, state.elapsed
+
+
+@contextmanager
+def _display(
+    terminal: Terminal, state: FitState, rows: Mapping[str, int | None], request: StopRequest, quiet: bool
+) -> Iterator[FitListener | None]:
+    """Who is told how it goes: a live table on a terminal, plain lines elsewhere, nobody where it is to be quiet."""
+    if quiet or not terminal.is_live:
+        yield None if quiet else PlainProgress(rows, terminal.say)
+        return
+    from rich.console import Console
+
+    from composer.cli.live_display import live_display
+
+    console = Console(file=sys.stderr, force_terminal=True, no_color=not terminal.colors(sys.stderr))
+    with live_display(state, console, request, keep=not sys.stdout.isatty()):
+        yield state
+
+
+def _kept(result: FitResult) -> str:
+    """What an interrupted run leaves, and where."""
+    told = ", ".join(f"{name} after {result.epochs(name)} epochs" for name in list(result.histories)[:8])
+    more = f" and {len(result.histories) - 8} more" if len(result.histories) > 8 else ""
+    return f"what was trained is kept in {result.folder} ({told}{more})"
+
+
+def _summary(result: FitResult, job: FitJob, seconds: float) -> str:
+    """The last value of every member's losses and metrics."""
+    states = {}
+    for name, history in result.histories.items():
+        last = {metric: values[-1] for metric, values in history.items() if values}
+        states[name] = MemberState(0, None, None, epoch=result.epochs(name), logs=last)
+    metrics = shown_metrics(states, MOST_METRICS)
+    rows = [("member", "epochs", *metrics)]
+    rows += [(name, str(s.epoch), *(shown_number(s.logs.get(m)) for m in metrics)) for name, s in states.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    count = len(states)
+    lines = [f"{result.folder}: {count} member{'s' if count != 1 else ''} trained in {shown_time(seconds)}"]
+    for name, *cells in rows:
+        aligned = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
+        lines.append("  " + "  ".join(aligned).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,133 @@
+"""The rows of a job: those that `data` statements name, or files given by member, as a joint model takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from composer.catalog import ModelSignature
+from composer.compiler.ir import DataSource
+from composer.errors import DataError
+from composer.graph.hints import listed, near
+from composer.graph.signatures import names_of, output_structure
+from composer.language.nodes import PathSource
+from composer.runtime.files import Rows, load_rows
+from composer.runtime.members import Member
+from composer.runtime.run_folder import MemberRecord
+from composer.runtime.table_files import TABLE_SUFFIXES
+
+if TYPE_CHECKING:
+    from composer.runtime.composed_model import ComposedModel
+
+
+def training_rows(joint: ComposedModel, folder: Path, *, allow_python: bool = False) -> dict[str, Rows]:
+    """The rows of every member, with those to validate on, from its `data` statement.
+
+    Copies that read the same file share its arrays.
+
+    Args:
+        joint: whose members have a `data` statement each.
+        folder: the spec's folder.
+        allow_python: whether factories may run.
+
+    Raises:
+        DataError: rows are missing or do not fit; it names the member.
+    """
+    rows: dict[str, Rows] = {}
+    read: list[tuple[DataSource, ModelSignature, Rows]] = []
+    for name, member in joint.members.items():
+        data = member.plan.member.data
+        if data is None:
+            raise DataError(f'no data for `{name}`. Add `data {member.plan.member.branch} = "..."` to the spec')
+        found = next((r for source, signature, r in read if source == data and signature == member.signature), None)
+        if found is None:
+            found = load_rows(name, data, folder, member.signature, allow_python=allow_python)
+            if isinstance(data.source, PathSource):  # what a factory returns may depend on the member's seed
+                read.append((data, member.signature, found))
+        check_labels(member, found)
+        rows[name] = found
+    return rows
+
+
+def given_rows(
+    joint: ComposedModel, files: Mapping[str, Path], records: Mapping[str, MemberRecord] | None = None
+) -> dict[str, Any]:
+    """The inputs that files hold, by member, to predict for.
+
+    Args:
+        joint: whose members they are for.
+        files: by member, or by branch for all of its members.
+        records: what a run knows of the columns each member was trained on.
+
+    Raises:
+        DataError: a name is no member, or rows are missing or do not fit.
+    """
+    branches: dict[str, list[str]] = {}
+    for name, member in joint.members.items():
+        branches.setdefault(member.plan.member.branch, []).append(name)
+    inputs: dict[str, Any] = {}
+    for key, path in files.items():
+        if key not in joint.members and key not in branches:
+            known = list(dict.fromkeys([*joint.members, *branches]))
+            raise DataError(f"`--data {key}=...` names no member{near(key, known)} Members are: {listed(known)}")
+        for name in [key] if key in joint.members else branches[key]:
+            record = (records or {}).get(name, MemberRecord())
+            source = _source_of(joint.members[name], path, record)
+            inputs[name] = load_rows(name, source, Path(), joint.members[name].signature, targets=False).x
+    return {name: inputs[name] for name in joint.members if name in inputs}
+
+
+def as_keras_takes(model: keras.Model, rows: Rows) -> Any:
+    """Rows as `fit` takes them: the dataset, `(x, y)` or `(x, y, sample_weight)`.
+
+    Targets by output name are brought to the structure of the model's outputs, which Keras wants them in.
+    """
+    if isinstance(rows.x, tf.data.Dataset):
+        return rows.x
+    y = rows.y
+    outputs = output_structure(model)
+    if isinstance(y, dict) and not isinstance(outputs, dict) and keras.tree.is_nested(outputs):
+        names = names_of(outputs, list(getattr(model, "output_names", None) or []), "output")
+        if set(names) == set(y):
+            y = keras.tree.pack_sequence_as(outputs, [y[name] for name in names])
+    return (rows.x, y) if rows.sample_weight is None else (rows.x, y, rows.sample_weight)
+
+
+def check_labels(member: Member, rows: Rows) -> None:
+    """Refuse class labels that the model has no output for: TensorFlow fails on them on a CPU and yields NaN on a GPU.
+
+    Raises:
+        DataError: it names the member, the label and the number of classes.
+    """
+    loss = getattr(member.model, "loss", None)
+    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
+    outputs = member.signature.outputs
+    if name != "sparse_categorical_crossentropy" or len(outputs) != 1 or not outputs[0].shape:
+        return
+    classes = outputs[0].shape[-1]
+    for part in (rows, rows.validation):
+        if classes is None or part is None or not isinstance(part.y, np.ndarray) or part.y.dtype.kind not in "iuf":
+            continue
+        lowest, highest = (part.y.min(), part.y.max()) if part.y.size else (0, 0)
+        if lowest < 0 or highest >= classes:
+            wrong = lowest if lowest < 0 else highest
+            raise DataError(
+                f"the targets of `{member.name}` hold the class {wrong:g}, but its model tells {classes} classes "
+                f"apart, 0 to {classes - 1}. Number the classes from 0, or give the model an output for each class"
+            )
+
+
+def _source_of(member: Member, path: Path, record: MemberRecord) -> DataSource:
+    """A file of rows, read as the member's `data` statement says; a table by the columns it was trained on."""
+    source = PathSource(str(path.absolute()))
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        return DataSource(source)
+    stated = member.plan.member.data
+    target = stated.target if stated is not None else None
+    features = record.features or (stated.features if stated is not None else None)
+    return DataSource(source, target, features)

@@ -1,0 +1,226 @@
+"""A spec's whole job, from its text to trained members in a run folder: `composer fit` without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from composer.compiler.ir import TrainSettings
+from composer.engine.units import overrides
+from composer.errors import GraphError
+from composer.language import nodes
+from composer.language.parser import parse
+from composer.runtime.building import build_joint
+from composer.runtime.composed_model import ComposedModel
+from composer.runtime.files import Rows
+from composer.runtime.job_rows import as_keras_takes, training_rows
+from composer.runtime.members import Member
+from composer.runtime.progress import FitListener, StopBetweenBatches, progress_callbacks
+from composer.runtime.requirements import check_has_data
+from composer.runtime.run_folder import MemberRecord, RunFolder, RunRecord
+from composer.runtime.run_recorder import RunRecorder
+from composer.runtime.settings import fit_arguments, make_callbacks
+from composer.source import SourceText
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How a spec is fitted, beyond what it says itself.
+
+    Args:
+        graph: the composition to take, by its `let` name.
+        allow_python: whether factories that the spec names may run.
+        epochs, batch_size: instead of what the spec says, for all members.
+        seed: the base of all members' seeds, instead of the spec's.
+    """
+
+    graph: str | None = None
+    allow_python: bool = False
+    epochs: int | None = None
+    batch_size: int | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """A spec ready to be trained: its models are loaded, its rows read and checked, and nothing is written yet."""
+
+    source: SourceText
+    options: FitOptions
+    joint: ComposedModel
+    rows: dict[str, Rows]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a job went.
+
+    Args:
+        folder: the run folder.
+        histories: member -> metric -> one value an epoch.
+        interrupted: whether it was stopped by Ctrl-C. The members are saved as they were then.
+    """
+
+    folder: Path
+    histories: dict[str, dict[str, list[float]]]
+    interrupted: bool = False
+
+    def epochs(self, member: str) -> int:
+        """How many epochs a member has been through."""
+        return max(map(len, self.histories[member].values()), default=0)
+
+
+def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJob:
+    """Load the models and the rows that a spec names, and check that all of it can be trained.
+
+    Raises:
+        SpecError: with all faults of a stage.
+        DeviceError: the machine lacks devices.
+        DataError: a member has no rows, or rows that do not fit.
+        GraphError: a model cannot be loaded, or a member has no optimizer or loss.
+
+    Example:
+        >>> job = prepare_fit(composer.pipeline.read("quickstart.mgpu"), FitOptions(epochs=2))
+        >>> result = run_fit(job, Path("runs/first"))
+    """
+    tree = parse(source)
+    if options.seed is not None:
+        tree = with_seed(tree, options.seed)
+    joint = build_joint(tree, source, {}, graph=options.graph, allow_python=options.allow_python)
+    check_has_data(joint.plan)
+    for member in joint.members.values():
+        check_trainable(member)
+    rows = training_rows(joint, source.folder, allow_python=options.allow_python)
+    return FitJob(source, options, joint, rows)
+
+
+def run_fit(
+    job: FitJob,
+    path: Path,
+    *,
+    force: bool = False,
+    spec_path: Path | None = None,
+    listener: FitListener | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> FitResult:
+    """Train all members and write the run folder. However it ends, what was trained is in the folder.
+
+    Args:
+        job: what `prepare_fit` gave.
+        path: the run folder; it must be new or empty.
+        force: whether an earlier run in it may be replaced.
+        spec_path: the file of the spec, from which its relative paths are found again later.
+        listener: is told how it goes.
+        should_stop: asked before each batch; where it says so, the run is interrupted.
+
+    Raises:
+        ComposerError: the folder cannot be written, or rows do not fit.
+    """
+    folder = RunFolder.create(path, force=force)
+    folder.write_spec(job.source.text)
+    folder.write_plan(job.joint.plan)
+    recorder = RunRecorder(folder, job.joint, _record(job, spec_path))
+    own: dict[str, list[Any]] = {
+        name: make_callbacks(name, member.plan.member.train, path) for name, member in job.joint.members.items()
+    }
+    told = progress_callbacks(listener, job.joint.members) if listener is not None else {}
+    stopping = [StopBetweenBatches(should_stop)] if should_stop is not None else []
+    callbacks = {name: [*own.get(name, ()), *told.get(name, ())] for name in [*own, "*"]}
+    callbacks["*"] = [*stopping, *callbacks["*"]]
+    interrupted = False
+    try:
+        with recorder:
+            job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
+    except KeyboardInterrupt:
+        interrupted = True
+    return FitResult(path, recorder.histories, interrupted)
+
+
+def joint_arguments(job: FitJob) -> dict[str, Any]:
+    """The arguments of `joint.fit` that the spec and the options give: rows, epochs, batch sizes and the like."""
+    arguments: dict[str, dict[str, Any]] = {"x": {}, "shuffle": {}, "validation_data": {}}
+    for name, member in job.joint.members.items():
+        rows, planned = job.rows[name], member.plan.member
+        arguments["x"][name] = as_keras_takes(member.model, rows)
+        arguments["shuffle"][name] = planned.data.shuffle if planned.data is not None else True
+        if rows.validation is not None:
+            arguments["validation_data"][name] = as_keras_takes(member.model, rows.validation)
+        for key, value in _settings(planned.train, rows, job.options).items():
+            arguments.setdefault(key, {})[name] = value
+    return {key: values for key, values in arguments.items() if values}
+
+
+def with_seed(tree: nodes.Spec, seed: int) -> nodes.Spec:
+    """The spec with `seed` as the base of all seeds: what `train * seed=N` alone would say."""
+    option = nodes.Option(nodes.Name("seed"), nodes.Literal(seed))
+    statements: list[nodes.Statement] = []
+    for statement in tree.statements:
+        if isinstance(statement, nodes.Train):
+            kept = tuple(each for each in statement.options if each.name.text != "seed")
+            statement = replace(statement, options=(*kept, option) if statement.name is None else kept)
+        statements.append(statement)
+    if not any(isinstance(statement, nodes.Train) and statement.name is None for statement in statements):
+        statements.append(nodes.Train(None, (option,)))
+    return replace(tree, statements=tuple(statements))
+
+
+def check_trainable(member: Member) -> None:
+    """Refuse a member that lacks an optimizer or a loss.
+
+    Raises:
+        GraphError: it names the member and what to add to the spec.
+    """
+    model, train, branch = member.model, member.plan.member.train, member.plan.member.branch
+    if not getattr(model, "compiled", False):
+        raise GraphError(
+            f"`{member.name}` has neither optimizer nor loss: its model was not compiled, and no `train` statement says "
+            f"how to train it. Add to the spec:\n    train {branch} optimizer=adam loss=mse"
+        )
+    if (
+        train.optimizer is None
+        and (train.loss is not None or train.metrics is not None)
+        and _is_default(model.optimizer)
+    ):
+        raise GraphError(
+            f"`{member.name}` has no optimizer. Add one to its `train` statement:\n    train {branch} optimizer=adam"
+        )
+    own_way = overrides(model, "train_step") or overrides(model, "compute_loss")
+    if model.loss is None and not model.losses and not own_way:
+        raise GraphError(f"`{member.name}` has no loss. Add one to its `train` statement:\n    train {branch} loss=mse")
+
+
+def _is_default(optimizer: Any) -> bool:
+    """Whether an optimizer is the fresh RMSprop that Keras takes where none is given."""
+    if not isinstance(optimizer, keras.optimizers.RMSprop) or int(optimizer.iterations.numpy()):
+        return False
+    plain = keras.optimizers.RMSprop().get_config()
+    return {**optimizer.get_config(), "name": plain["name"]} == plain
+
+
+def _settings(train: TrainSettings, rows: Rows, options: FitOptions) -> dict[str, Any]:
+    settings = fit_arguments(train)
+    if options.epochs is not None:
+        settings["epochs"] = options.epochs
+    if options.batch_size is not None and rows.num_rows is not None:  # a dataset holds its own batches
+        settings["batch_size"] = options.batch_size
+    return settings
+
+
+def _record(job: FitJob, spec_path: Path | None) -> RunRecord:
+    options = job.options
+    arguments: Mapping[str, Any] = {
+        "graph": options.graph,
+        "allow_python": options.allow_python,
+        "epochs": options.epochs,
+        "batch_size": options.batch_size,
+        "seed": options.seed,
+    }
+    members = {
+        name: MemberRecord(member.plan.member.seed, None, job.rows[name].features, job.rows[name].classes)
+        for name, member in job.joint.members.items()
+    }
+    return RunRecord.start(arguments, members, str(spec_path.absolute()) if spec_path is not None else None)
