@@ -30,7 +30,7 @@ def place(
     Returns:
         A place for each member, and notes on what a reader may not expect.
     """
-    notes = _unknown_sizes(members, costs)
+    notes = _unknown_sizes(members, costs) if len(devices) > 1 else []
     known = [cost for cost in costs if cost is not None]
     usual = max(1, sum(known) // len(known)) if known else 1
     weighed = [usual if cost is None else max(1, cost) for cost in costs]
@@ -91,7 +91,7 @@ def _reason(member: Member, num_devices: int) -> str:
 
 def _crowded(member: Member, num_devices: int) -> str:
     there = f"{num_devices} devices" if num_devices > 1 else "one device"
-    return f"`{member.name}` has {member.replicas} replicas on {there}: some share one, which saves no time"
+    return f"`{member.name}` has {member.replicas} replicas and {there}: replicas that share a device save no time"
 
 
 def _unknown_sizes(members: Sequence[Member], costs: Sequence[int | None]) -> list[str]:

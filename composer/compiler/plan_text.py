@@ -17,9 +17,7 @@ _RIGHT = frozenset({"rows a step", "parameters", "FLOPs a row", "FLOPs a step", 
 def render_plan(plan: Plan) -> str:
     """The text that `print(plan)` shows, without a line end."""
     composition = plan.composition
-    devices = list(dict.fromkeys(load.device for load in plan.loads)) or [
-        device for m in plan.members for device in m.devices
-    ]
+    devices = [load.device for load in plan.loads if load.device.kind == plan.loads[0].device.kind]
     count = len(plan.members)
     head = f"{count} member{'s' if count != 1 else ''} on {_listed(devices)}"
     options = (

@@ -5,6 +5,7 @@ Programs that read plans may hold on to it: it changes only with `format_version
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
@@ -186,4 +187,4 @@ def plan_schema() -> dict[str, Any]:
 
 def validate_plan(document: dict[str, Any]) -> None:
     """Raises `pydantic.ValidationError` where a document is not a plan of this version."""
-    PlanDocument.model_validate(document)
+    PlanDocument.model_validate_json(json.dumps(document))

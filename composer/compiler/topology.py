@@ -91,10 +91,10 @@ def _there(kind: DeviceKind, topology: DeviceTopology) -> str:
 
 
 def _mend(kind: DeviceKind, count: int) -> tuple[str, ...]:
+    stand_in = "let CPU devices stand in for GPUs" if kind == "gpu" else "cut the CPU into logical devices"
     return (
         "ask for what is there; `on auto` takes all of it",
-        f"to try it without the {kind.upper()}s, let CPU devices stand in: `--simulate {count}`, or "
-        f"`composer.simulate({count})` before TensorFlow starts",
+        f"to try it here, {stand_in}: `--simulate {count}`, or `composer.simulate({count})` before TensorFlow starts",
     )
 
 
