@@ -12,10 +12,10 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-import composer
 from composer.export.manifest import MANIFEST_PATH, Manifest, MemberEntry, SignatureEntry, Versions
 from composer.export.protocols import Exportable
 from composer.export.rest import request_body
+from composer.version import __version__
 
 
 def write_records(joint: Exportable, signatures: Sequence[SignatureEntry], keep_devices: bool, version: Path) -> None:
@@ -55,7 +55,7 @@ def _members(joint: Exportable) -> tuple[MemberEntry, ...]:
 
 def _versions() -> Versions:
     return Versions(
-        composer=composer.__version__,
+        composer=__version__,
         tensorflow=tf.__version__,
         keras=keras.__version__,
         python=platform.python_version(),
