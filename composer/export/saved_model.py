@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,8 +76,7 @@ def export_saved_model(
 
 def _write_graphs(traced: Traced, folder: Path) -> None:
     try:
-        with _quiet_tensorflow():
-            traced.archive.write_out(str(folder), verbose=False)
+        traced.archive.write_out(str(folder), verbose=False)
     except (OSError, tf.errors.OpError):
         raise
     except Exception as error:  # TensorFlow raises AssertionError, TypeError and others for what it cannot save
@@ -97,23 +95,11 @@ def _write_errors(base: Path) -> Iterator[None]:
     except ComposerError:
         raise
     except (OSError, tf.errors.OpError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
         where = getattr(error, "filename", None)
         raise export_error(
             "MG605",
-            f"cannot write a version into {base}: {' '.join(str(reason).split())}" + (f" ({where})" if where else ""),
+            f"cannot write a version into {base}: {' '.join(str(why).split())}" + (f" ({where})" if where else ""),
             "give a folder that can be written, on a disk with room for all weights",
             notes=("nothing was written, and earlier versions are as they were",),
         ) from error
-
-
-@contextmanager
-def _quiet_tensorflow() -> Iterator[None]:
-    """Keeps TensorFlow's note of where it writes off the screen: it names the temporary folder."""
-    logger = tf.get_logger()
-    level = logger.level
-    logger.setLevel(max(level, logging.WARNING))
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

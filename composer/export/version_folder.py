@@ -9,21 +9,15 @@ removed.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 
 from composer.export.faults import export_error
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # not on Windows: there, what the dead left behind is ignored rather than removed
-    fcntl = None
 
 PREFIX = ".tmp-"
 
@@ -76,8 +70,6 @@ def _lock(folder: Path, *, wait: bool) -> int | None:
         descriptor = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
         return None
-    if fcntl is None:
-        return descriptor
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.stat(folder).st_ino == os.fstat(descriptor).st_ino:  # noqa: PTH116 - beside `fstat`
@@ -90,13 +82,13 @@ def _lock(folder: Path, *, wait: bool) -> int | None:
 
 
 def _remove_stale(base: Path) -> None:
-    if fcntl is None:
-        return
+    """Remove what writers left that died; folders of living ones are locked."""
     for folder in base.glob(PREFIX + "*"):
-        lock = _lock(folder, wait=False)
-        if lock is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+        with suppress(PermissionError):  # another user's
+            lock = _lock(folder, wait=False)
+            if lock is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
 
 
 def _publish(folder: Path, base: Path, version: int | None) -> Path:
@@ -113,7 +105,8 @@ def _publish(folder: Path, base: Path, version: int | None) -> Path:
             if not taken or not os.path.lexists(base / str(number)):
                 raise
             continue  # another writer was faster
-        _flush_entry(base)
+        with suppress(OSError):  # the version is whole and there; at worst a power cut takes it away again
+            _flush_entry(base)
         return base / str(number)
 
 
@@ -137,12 +130,7 @@ def flush(folder: Path) -> None:
 
 
 def _flush_entry(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except PermissionError:
-        if path.is_dir():  # Windows opens no folders
-            return
-        raise
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:

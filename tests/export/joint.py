@@ -37,7 +37,7 @@ def fleet() -> Any:
     for variable in (*image.variables, *pair.variables):
         variable.assign(variable + 0.25)  # nothing may depend on zeros and ones of a fresh model
     return composer.compile(
-        "parallel(wine, image x2, pair) on cpus=4 weights=spread", wine=net(3, 2), image=image, pair=pair
+        "parallel(wine x2, image, pair) on cpus=4 weights=spread", wine=net(3, 2), image=image, pair=pair
     )
 
 
