@@ -82,7 +82,7 @@ def check(spec: SpecLike, *, graph: str | None = None) -> list[Diagnostic]:
 
     Example:
         >>> [fault.code for fault in composer.check("parallel(a, b y2)")]
-        ['MG101']
+        ['MG109']
     """
     try:
         source = read(spec)
@@ -110,6 +110,8 @@ def plan(spec: SpecLike, *, graph: str | None = None, topology: DeviceTopology |
 
     Example:
         >>> print(composer.plan("parallel(a, b x2) on gpus=2"))
+        plan: 2 members on gpu:0 gpu:1
+        ...
     """
     source = read(spec)
     return _plan_declared(resolve(language.parse(source), source, graph=graph), source, topology)
@@ -170,7 +172,9 @@ def load(
 
     Example:
         >>> joint.save("fleet.keras")
-        >>> composer.load("fleet.keras", "parallel(a, b x4) on gpus=4")
+        >>> fleet = composer.load("fleet.keras", "parallel(a, b x4) on gpus=4")
+        >>> len(fleet.members["b"].layer.devices)
+        4
     """
     from composer.runtime.saving import load_joint
 

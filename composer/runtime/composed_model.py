@@ -182,9 +182,10 @@ class ComposedModel(keras.Model):
             GraphError: if a member is not compiled.
 
         Example:
-            >>> history = joint.fit({"a": (xa, ya), "b": (xb, yb)}, epochs={"a": 3, "b": 5}, batch_size={"a": 16, "b":
-            4})
-            >>> history.members["a"].history["loss"]
+            >>> data = {"a": (xa, ya), "b": (xb, yb)}
+            >>> history = joint.fit(data, epochs={"a": 3, "b": 5}, batch_size={"a": 4, "b": 2}, verbose=0)
+            >>> len(history.members["a"].history["loss"]), len(history.history["b_loss"])
+            (3, 5)
         """
         check_compiled(self._members)
         check_not_shared(self._members)

@@ -30,7 +30,7 @@ class ProgramCache:
 
     def training(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
         for unit in members:
-            self._build_optimizer(unit)
+            build_optimizer(unit)
             if unit.name not in self.running:
                 with tf.device("/device:CPU:0"):
                     self.running[unit.name] = tf.Variable(True, trainable=False)
@@ -57,13 +57,13 @@ class ProgramCache:
         self._programs[kind] = (identity, program)
         return program
 
-    @staticmethod
-    def _build_optimizer(unit: Unit) -> None:
-        """Make an optimizer's slots before tracing, so that each lies beside its weight."""
-        optimizer = unit.model.optimizer
-        if optimizer is not None and not optimizer.built:
-            with tf.device(unit.home):
-                optimizer.build(unit.model.trainable_variables)
+
+def build_optimizer(unit: Unit) -> None:
+    """Make an optimizer's slots, each beside its weight; made while a step is traced they would all lie on one device."""
+    optimizer = getattr(unit.model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        with tf.device(unit.home):
+            optimizer.build(unit.model.trainable_variables)
 
 
 def _compiled_as(unit: Unit) -> list[Any]:

@@ -16,6 +16,7 @@ import keras
 
 from composer.errors import ComposerError
 from composer.runtime.planning import plan_for
+from composer.runtime.programs import build_optimizer
 from composer.source import SourceText
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def config_of(joint: ComposedModel) -> dict[str, Any]:
         if index == len(models):
             models.append(member.model)
         members[name] = index
+        # Keras builds optimizers when it loads, and then misses the slots of one that was saved unbuilt.
+        build_optimizer(member.unit)
     return {
         "name": joint.name,
         "spec": joint.spec_text,
