@@ -75,6 +75,13 @@ def test_model_may_be_called_x2_and_x() -> None:
     assert composition.branches[1].alias == nodes.Name("x3")
 
 
+def test_option_may_start_like_a_replica_count() -> None:
+    (composition,) = tree("parallel(a x2_=1, b x2 x2b=1, c x=1)").statements
+    assert isinstance(composition, nodes.Parallel)
+    assert [branch.replicas for branch in composition.branches] == [None, nodes.Replicas(2), None]
+    assert [branch.options[0].name.text for branch in composition.branches] == ["x2_", "x2b", "x"]
+
+
 def test_device_is_a_value_and_a_map_key_is_not() -> None:
     (composition,) = tree("parallel(a at=[gpu:0, cpu:1]) merge=gpu:1 m={gpu:1, b: gpu:1}").statements
     assert isinstance(composition, nodes.Parallel)
@@ -214,6 +221,10 @@ def test_every_faulty_statement_gives_one_fault_of_its_own() -> None:
         ("MG109", 8, 20),
         ("MG110", 9, 14),
     ]
+
+
+def test_faults_come_in_the_order_of_the_text() -> None:
+    assert faults("parallel(a) merge=cpu merge=gpu gpus=4") == [("MG113", 1, 23), ("MG105", 1, 33)]
 
 
 def test_unclosed_bracket_does_not_swallow_the_statements_behind_it() -> None:
