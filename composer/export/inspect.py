@@ -45,6 +45,15 @@ def read_export(path: str | Path) -> Export:
 
     Raises:
         ExportError: MG607, there is no export, or its manifest cannot be read.
+
+    Example:
+        >>> joint.export(folder).name
+        '1'
+        >>> export = read_export(folder)
+        >>> [(entry.name, entry.members) for entry in export.manifest.signatures]
+        [('a', ('a',)), ('b', ('b',)), ('serving_default', ('a', 'b'))]
+        >>> request_body(export.signature("serving_default"), rows=0)["inputs"]
+        {'a': [], 'b': []}
     """
     folder = _version_folder(Path(path))
     file = folder / MANIFEST_PATH

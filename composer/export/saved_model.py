@@ -30,10 +30,11 @@ def export_saved_model(
 ) -> Path:
     """Write a joint model as the next version of a SavedModel.
 
-    Each member has a signature of its own name, with its model's own input and output names; `serving_default` runs all
-    members. There an input is named `<member>`, or `<member>_<input>` where the member has several, and outputs
-    likewise; each member's number of rows is its own. Variables are stored once. The version's
-    `assets.extra/composer/` holds the spec, the plan, a manifest and an example request a signature.
+    Each member has a signature of its own name, with its model's own input and output names (characters that TensorFlow
+    takes in no name become underscores); `serving_default` runs all members. There an input is named `<member>`, or
+    `<member>_<input>` where the member has several, and outputs likewise; each member's number of rows is its own.
+    Variables are stored once. The version's `assets.extra/composer/` holds the spec, the plan, a manifest and an
+    example request a signature.
 
     Args:
         joint: the joint model; it and its members are not changed.
@@ -50,8 +51,8 @@ def export_saved_model(
         ExportError: nothing was written; earlier versions are as they were. The code says why (MG601 to MG606).
 
     Example:
-        >>> export_saved_model(joint, "export/fleet")  # doctest: +SKIP
-        PosixPath('export/fleet/1')
+        >>> export_saved_model(joint, "export/fleet").as_posix()
+        'export/fleet/1'
     """
     base = Path(directory)
     report = on_step or (lambda step: None)
