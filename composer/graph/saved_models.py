@@ -18,7 +18,7 @@ class SavedModelFault(Exception):  # noqa: N818 - never leaves `graph`: `load_mo
 
 
 @keras.saving.register_keras_serializable("composer")
-class SavedModelLayer(keras.layers.TFSMLayer):  # type: ignore[misc]
+class SavedModelLayer(keras.layers.TFSMLayer):
     """Calls one signature of a SavedModel. It computes only: nothing of it is trained.
 
     `keras.layers.TFSMLayer` hands its input over as one positional argument; a signature with several inputs takes

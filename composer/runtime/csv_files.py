@@ -53,8 +53,6 @@ def read_csv(
         index: readers[name] for index, name in enumerate(names) if name in readers
     }
     while True:
-        for reader in readers.values():
-            reader.clear()
         try:
             table = _parse(path, converters)
             break
@@ -84,9 +82,6 @@ class _Strings:
 
     def __call__(self, cell: str) -> float:
         return self._codes.setdefault(cell.strip(), len(self._codes))
-
-    def clear(self) -> None:
-        self._codes.clear()
 
     def take(self, codes: Array) -> Array:
         return np.array(list(self._codes), dtype=str)[codes.astype(np.int64)]

@@ -24,6 +24,8 @@ _LINES = {"loss": ("#1f5fa8", "train"), "val_loss": ("#c8501e", "validation")}
 _INK, _SOFT, _FAINT = "#222222", "#555555", "#d9d9d9"
 _LEFT, _RIGHT, _ABOVE, _BELOW, _FOOT = 0.62, 0.78, 0.34, 0.3, 0.22  # inches around a panel, and below all of them
 _LINE_HEIGHT = 0.14  # inches, of a label
+_ASPECT = 0.68  # of a panel
+_TITLE_SIZE, _LETTER_WIDTH = 10, 0.0102  # points, and inches a point of a bold letter
 _STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with Matplotlib: the picture is the same everywhere
     "font.size": 9,
@@ -54,7 +56,7 @@ def curves_figure(histories: Histories) -> Figure:
     columns = num_columns(len(shown))
     rows = max(1, math.ceil(len(shown) / columns))
     width = 4.2 if columns == 1 else 2.7 if columns <= 3 else 2.0
-    height = 0.68 * width
+    height = _ASPECT * width
     # Laid out by hand, in inches: Matplotlib's layout engines take seconds for twenty panels.
     step_x, step_y = width + _LEFT + _RIGHT, height + _ABOVE + _BELOW
     total_x, total_y = step_x * columns, step_y * rows + _FOOT
@@ -63,7 +65,7 @@ def curves_figure(histories: Histories) -> Figure:
         row, column = divmod(index, columns)
         left, bottom = step_x * column + _LEFT, total_y - step_y * (row + 1) + _BELOW
         axes = figure.add_axes((left / total_x, bottom / total_y, width / total_x, height / total_y))
-        _draw_panel(axes, member, history, height)
+        _draw_panel(axes, member, history, width)
         if column == 0:
             axes.set_ylabel("loss", color=_SOFT)
         if index + columns >= len(shown):
@@ -81,8 +83,9 @@ def num_columns(panels: int) -> int:
     return min(5, math.ceil(math.sqrt(panels)))
 
 
-def _draw_panel(axes: Axes, member: str, history: Mapping[str, Sequence[float]], height: float) -> None:
-    axes.set_title(member, loc="left", fontsize=10, fontweight="bold", color=_INK)
+def _draw_panel(axes: Axes, member: str, history: Mapping[str, Sequence[float]], width: float) -> None:
+    size = min(_TITLE_SIZE, (width + _RIGHT) / (_LETTER_WIDTH * max(len(member), 1)))
+    axes.set_title(member, loc="left", fontsize=size, fontweight="bold", color=_INK)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#888888")
     axes.tick_params(which="both", colors=_SOFT, labelsize=8, length=3)
@@ -101,7 +104,7 @@ def _draw_panel(axes: Axes, member: str, history: Mapping[str, Sequence[float]],
     longest = max(len(values) for values in curves.values())
     axes.set_xlim((1, longest) if longest > 1 else (0.5, 1.5))
     axes.set_xticks(epoch_ticks(longest))
-    _label_ends(axes, curves, height)
+    _label_ends(axes, curves, _ASPECT * width)
 
 
 def _draw_curve(axes: Axes, name: str, values: Any) -> None:

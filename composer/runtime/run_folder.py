@@ -17,7 +17,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -314,12 +314,6 @@ def versions() -> dict[str, str]:
 def now() -> str:
     """The time in UTC, to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def saved_files(path: Path) -> Sequence[str]:
-    """What a run folder holds already, for messages: the names of its files and saved models."""
-    models = [f"models/{file.name}" for file in sorted((path / "models").glob("*.keras")) if file.name[0] != "."]
-    return [name for name in _FILES if (path / name).is_file()] + models
 
 
 def _check_replaceable(path: Path, force: bool) -> None:

@@ -87,9 +87,9 @@ class RunRecorder:
         """Writes everything as it is now, and why the run ended."""
         self.folder.write_history(self.histories)
         self._save()
-        self.folder.write_curves(self.histories)
         self.record = self.record.end(state, message)
         self.folder.write_run_json(self.record)
+        self.folder.write_curves(self.histories)
 
     def __enter__(self) -> RunRecorder:
         self.folder.write_run_json(self.record)
@@ -109,7 +109,7 @@ class RunRecorder:
                 raise ComposerError(f"the run was interrupted, and not all of it could be saved: {second}") from second
 
 
-class _Collector(keras.callbacks.Callback):  # type: ignore[misc]
+class _Collector(keras.callbacks.Callback):
     """A member's callback: hands its logs to the recorder."""
 
     def __init__(self, recorder: RunRecorder, member: str) -> None:
@@ -121,7 +121,7 @@ class _Collector(keras.callbacks.Callback):  # type: ignore[misc]
         self._recorder.add_epoch(self._member, logs or {})
 
 
-class _Flusher(keras.callbacks.Callback):  # type: ignore[misc]
+class _Flusher(keras.callbacks.Callback):
     """A joint callback: writes what the members have logged, after all of them have."""
 
     def __init__(self, recorder: RunRecorder) -> None:

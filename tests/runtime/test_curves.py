@@ -46,10 +46,10 @@ def test_labels_of_curves_that_end_together_stand_apart() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 4, 20])
 def test_panels_stay_apart_and_inside_the_picture(count: int) -> None:
-    figure = curves_figure({f"model_{i}": history(3 + i, 10.0**i) for i in range(count)})
+    figure = curves_figure({f"forecaster_of_one_of_the_stores_{i}": history(3 + i, 10.0**i) for i in range(count)})
     figure.canvas.draw()
     assert len(figure.axes) == count
-    inside = figure.bbox
+    inside = figure.bbox  # names are long here
     boxes = []
     for axes in figure.axes:
         box = axes.get_tightbbox()

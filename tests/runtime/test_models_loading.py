@@ -208,6 +208,11 @@ def seen(**arguments):
     global last
     last = arguments
     return net()
+def drawn():
+    import tensorflow as tf
+    global last
+    last = float(tf.random.uniform(()))
+    return net()
 constant = 3
 """
 
@@ -267,6 +272,11 @@ def test_factory_builds_the_same_model_under_one_seed_and_leaves_random_states_a
         model = load_model(name, factory("zoo:net"), zoo, allow_python=True, seed=seed)
         return [v.numpy().tolist() for v in model.variables]  # the dropout's seed state among them
 
+    def drawn(seed: int) -> float:
+        load_model("wine", factory("zoo:drawn"), zoo, allow_python=True, seed=seed)
+        return sys.modules["zoo"].last
+
+    assert drawn(1) == drawn(1) != drawn(2)
     assert weights("wine", 1) == weights("wine", 1)
     assert weights("wine", 1) != weights("wine", 2)
     assert weights("wine") == weights("wine")
