@@ -3,6 +3,7 @@ unit."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -103,28 +104,27 @@ def _replicated_train_step(unit: Unit, batch: Batch) -> dict[str, Any]:
     """Keras' `train_step` with the forward and backward pass of each slice on its own device.
 
     One loss over the joined outputs, so that it and its gradient are those of the whole batch, whatever the slices'
-    sizes;
-    one tape a replica, because the operations of a gradient go where `tape.gradient` is called.
+    sizes; one tape a replica, because the operations of a gradient go where `tape.gradient` is called.
     """
     model = unit.model
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
     y_pred, replicas = _forward(unit, x, training=True)
     _refuse_row_losses(unit)
-    weights = model.trainable_weights
     with tf.GradientTape() as head:
         head.watch(y_pred)
         loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
         scaled = model.optimizer.scale_loss(loss)
     _update_loss_tracker(model, loss, x)
-    from_outputs, from_weights = head.gradient(
-        scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE
-    )
-    parts = [from_weights]
-    for replica, upstream in zip(replicas, _split_gradients(from_outputs, y_pred, replicas), strict=True):
-        with tf.device(replica.device):
-            parts.append(replica.tape.gradient(replica.outputs, weights, output_gradients=upstream))
-    gradients = [_sum(part) for part in zip(*parts, strict=True)]
-    model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+    weights = model.trainable_weights
+    if weights:
+        from_outputs, from_weights = head.gradient(
+            scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE
+        )
+        parts = [from_weights, *_replica_gradients(replicas, from_outputs, y_pred, weights)]
+        gradients = [_sum(part) for part in zip(*parts, strict=True)]
+        model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+    else:
+        warnings.warn(f"`{unit.name}` has no trainable weights", UserWarning, stacklevel=2)
     return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
 
@@ -147,9 +147,8 @@ def _refuse_row_losses(unit: Unit) -> None:
     if len(unit.model.losses) > regularized:
         raise GraphError(
             f"`{unit.name}` has {len(unit.devices)} replicas, but a layer of its model adds a loss at every call, "
-            f"which replicas "
-            f"would count several times. Run it as one replica: `{unit.name}` instead of `{unit.name} "
-            f"x{len(unit.devices)}`"
+            "which replicas would count several times. Run it as one replica: "
+            f"`{unit.name}` instead of `{unit.name} x{len(unit.devices)}`"
         )
 
 
@@ -158,6 +157,15 @@ def _update_loss_tracker(model: keras.Model, loss: Any, x: Any) -> None:
     for metric in model.metrics:
         if metric.name == "loss":
             metric.update_state(loss, sample_weight=rows)
+
+
+def _replica_gradients(replicas: list[_Replica], from_outputs: Any, y_pred: Any, weights: list[Any]) -> list[list[Any]]:
+    """What each replica adds to the gradient of the weights, taken on its device."""
+    parts = []
+    for replica, upstream in zip(replicas, _split_gradients(from_outputs, y_pred, replicas), strict=True):
+        with tf.device(replica.device):
+            parts.append(replica.tape.gradient(replica.outputs, weights, output_gradients=upstream))
+    return parts
 
 
 def _split_gradients(gradients: Any, outputs: Any, replicas: list[_Replica]) -> list[Any]:

@@ -1,8 +1,7 @@
 """The layers a joint graph is made of: group, split, placed replicas, merge, ungroup.
 
 All are registered under the package `composer`, so files load in safe mode. Placement is a layer, since `tf.device`
-around
-a symbolic call places variables but no operations: the scope has to be open while `call` runs.
+around a symbolic call places variables but no operations: the scope has to be open while `call` runs.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from composer.graph.slicing import join_rows, no_rows_like, split_rows
+from composer.graph.private import mask_of, set_mask
+from composer.graph.slicing import join_rows, masks_of, no_rows_like, set_masks, split_rows
 
 register = keras.saving.register_keras_serializable(package="composer")
 
@@ -33,7 +33,25 @@ def call_replica(model: keras.Model, inputs: Any, first: Any, training: bool | N
     normalization turns to NaN. The first slice is the longest, so it is empty only where the whole batch is.
     """
     rows = tf.shape(keras.tree.flatten(inputs)[0])[0]
-    return tf.cond(rows > 0, lambda: call_model(model, inputs, training), lambda: no_rows_like(first))
+
+    def with_masks() -> tuple[Any, list[Any]]:
+        outputs = call_model(model, inputs, training)
+        return outputs, masks_of(outputs)
+
+    outputs, masks = tf.cond(rows > 0, with_masks, lambda: no_rows_like((first, masks_of(first))))
+    set_masks(outputs, masks, like=first)  # a condition passes on tensors, not the masks on them
+    return outputs
+
+
+class MaskedLayer(keras.layers.Layer):
+    """A layer whose `call` leaves the masks of its inputs on its outputs itself, each where it belongs."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> None:
+        """Nothing to add to what `call` did."""
 
 
 @register
@@ -131,7 +149,7 @@ class PlacedReplicas(keras.layers.Layer):
 
 
 @register
-class BatchMerge(keras.layers.Layer):
+class BatchMerge(MaskedLayer):
     """Joins the outputs of replicas in row order on one device.
 
     Args:
@@ -183,7 +201,7 @@ class BatchGroup(keras.layers.Layer):
 
 
 @register
-class BatchUngroup(keras.layers.Layer):
+class BatchUngroup(MaskedLayer):
     """Takes rows back to groups: `(batch * group, ...) -> (batch, group, ...)`.
 
     The grouped input is passed as well, since its shape says how many rows a group has, whatever the batch.
@@ -199,7 +217,10 @@ class BatchUngroup(keras.layers.Layer):
 
         def restore(leaf: Any) -> Any:
             groups = tf.reshape(leaf, tf.concat([outer, tf.shape(leaf)[1:]], axis=0))
-            return tf.ensure_shape(groups, (*reference.shape[:2], *leaf.shape[1:]))
+            groups = tf.ensure_shape(groups, (*reference.shape[:2], *leaf.shape[1:]))
+            if mask_of(leaf) is not None:
+                set_mask(groups, restore(mask_of(leaf)))
+            return groups
 
         return keras.tree.map_structure(restore, inputs)
 
@@ -211,11 +232,13 @@ class BatchUngroup(keras.layers.Layer):
 
 
 @register
-class BranchOutput(keras.layers.Layer):
+class BranchOutput(MaskedLayer):
     """The end of a branch: passes its input on under the member's own name."""
 
     def call(self, inputs: Any) -> Any:
-        return keras.tree.map_structure(tf.identity, inputs)
+        outputs = keras.tree.map_structure(tf.identity, inputs)
+        set_masks(outputs, masks_of(inputs), like=inputs)
+        return outputs
 
     def compute_output_spec(self, inputs: Any) -> Any:
         return keras.tree.map_structure(lambda leaf: keras.KerasTensor(leaf.shape, dtype=leaf.dtype), inputs)

@@ -26,3 +26,18 @@ def symbolic_calls(layer: keras.layers.Layer) -> Iterator[tuple[list[Any], list[
 def replace_value(variable: keras.Variable, value: tf.Variable) -> None:
     """Let a Keras variable stand for another TensorFlow variable: the only way to move one to another device."""
     variable._value = value
+
+
+def mask_of(tensor: Any) -> Any:
+    """The mask a layer left on its output: the steps of a sequence that count in a loss. None where all of them do."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Leave a mask on a tensor, for the loss and the metrics to read."""
+    tensor._keras_mask = mask
+
+
+def resumed_epoch(model: keras.Model) -> int:
+    """The epoch that `BackupAndRestore` has told a model to go on at; 0 where none."""
+    return model._initial_epoch or 0

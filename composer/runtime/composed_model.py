@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +29,11 @@ from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import FitController, Pass, TrainingSession
+
+_NO_SINGLE_BATCHES = (
+    "a joint model is stepped by its own `fit`, `evaluate` and `predict`; single batches are not supported. "
+    "Call the joint model itself on one batch for each member, or a member's own model"
+)
 
 
 class JointHistory(keras.callbacks.History):
@@ -299,8 +304,8 @@ class ComposedModel(keras.Model):
             feed = joint_feed(rows)
             program = self._programs.predicting([self._members[name].unit for name in rows], feed)
             taken: list[dict[str, Any]] = []
-            self._thread.predict_step = fitting.prediction_step(program, taken, endless=feed.endless)
-            with _quiet_about_lengths(feed):
+            step = fitting.prediction_step(program, taken, endless=feed.endless)
+            with _quiet_about_lengths(feed), self._predicting(step):
                 super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
             outputs.update({name: join_steps(self._members[name], taken) for name in rows})
         return {name: outputs[name] for name in given}
@@ -320,14 +325,28 @@ class ComposedModel(keras.Model):
         self.test_function = test
 
     def make_predict_function(self, force: bool = False) -> None:
-        self.predict_function = lambda data: self._thread.predict_step(data)
+        def predict(data: Any) -> Any:
+            step = getattr(self._thread, "predict_step", None)
+            if step is None:
+                raise GraphError(_NO_SINGLE_BATCHES)
+            return step(data)
+
+        self.predict_function = predict
+
+    @contextlib.contextmanager
+    def _predicting(self, step: Callable[[Any], Any]) -> Iterator[None]:
+        """Within it, Keras' loop in this thread runs a predict step."""
+        outer = getattr(self._thread, "predict_step", None)
+        self._thread.predict_step = step
+        try:
+            yield
+        finally:
+            self._thread.predict_step = outer
 
     @property
     def _running_session(self) -> TrainingSession:
         if self._session is None:
-            raise GraphError(
-                "a joint model is stepped by its own `fit` and `evaluate`; single batches are not supported"
-            )
+            raise GraphError(_NO_SINGLE_BATCHES)
         return self._session
 
     def _validate(self, x: Any, **arguments: Any) -> Logs:

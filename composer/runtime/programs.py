@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,24 @@ from composer.engine import units
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, MemberStep
 from composer.engine.units import Unit
+
+NUM_KEPT = 16
+"""Programs kept of each kind: calls with other members or shapes by turns (a server's) must not trace every time."""
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A program and what it was traced on."""
+
+    members: tuple[Unit, ...]
+    specs: list[Any]
+    compiled: list[Any]
+    program: JointProgram
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a member has been compiled anew since; the program would step its old optimizer."""
+        return self.compiled != _compiled_as(self.members)
 
 
 class ProgramCache:
@@ -25,7 +44,7 @@ class ProgramCache:
 
     def __init__(self, jit: str = "auto") -> None:
         self.jit = jit
-        self._programs: dict[str, tuple[list[Any], JointProgram]] = {}
+        self._traced: dict[str, list[_Traced]] = {}
         self.running: dict[str, tf.Variable] = {}
 
     def training(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
@@ -45,34 +64,36 @@ class ProgramCache:
     def _get(
         self, kind: str, step: Callable[[Unit], Any], members: Sequence[Unit], feed: Feed, *, gated: bool = False
     ) -> JointProgram:
-        identity: list[Any] = []
-        for unit in members:
-            identity += [unit, feed.batch_specs[unit.name], *_compiled_as(unit)]
-        known = self._programs.get(kind)
-        if known is not None and known[0] == identity:
-            return known[1]
-        steps = [MemberStep(unit, step(unit), feed.batch_specs[unit.name]) for unit in members]
-        eager = any(bool(getattr(unit.model, "run_eagerly", False)) for unit in members)
-        program = JointProgram(steps, self.running if gated else None, eager=eager, jit=self.jit)
-        self._programs[kind] = (identity, program)
-        return program
+        specs = [feed.batch_specs[unit.name] for unit in members]
+        known = [traced for traced in self._traced.get(kind, []) if not traced.is_stale]
+        found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == specs), None)
+        if found is None:
+            steps = [MemberStep(unit, step(unit), spec) for unit, spec in zip(members, specs, strict=True)]
+            eager = any(bool(getattr(unit.model, "run_eagerly", False)) for unit in members)
+            program = JointProgram(steps, self.running if gated else None, eager=eager, jit=self.jit)
+            found = _Traced(tuple(members), specs, _compiled_as(members), program)
+        others = [traced for traced in known if traced is not found]
+        self._traced[kind] = [*others[-NUM_KEPT + 1 :], found]
+        return found.program
 
 
 def build_optimizer(unit: Unit) -> None:
-    """Make an optimizer's slots, each beside its weight; made while a step is traced they would all lie on one device."""
+    """Make an optimizer's slots, each beside its weight; made while a step is traced all would lie on one device."""
     optimizer = getattr(unit.model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         with tf.device(unit.home):
             optimizer.build(unit.model.trainable_variables)
 
 
-def _compiled_as(unit: Unit) -> list[Any]:
+def _compiled_as(members: Sequence[Unit]) -> list[Any]:
     """What a fresh `compile` replaces. Objects, not their ids: one that is held cannot come again as another."""
-    model = unit.model
-    metrics = list(getattr(model, "metrics", []))
-    return [
-        getattr(model, "optimizer", None),
-        metrics[0] if metrics else None,
-        getattr(model, "jit_compile", False),
-        getattr(model, "run_eagerly", False),
-    ]
+    compiled: list[Any] = []
+    for unit in members:
+        metrics = list(getattr(unit.model, "metrics", []))
+        compiled += [
+            getattr(unit.model, "optimizer", None),
+            metrics[0] if metrics else None,
+            getattr(unit.model, "jit_compile", False),
+            getattr(unit.model, "run_eagerly", False),
+        ]
+    return compiled

@@ -11,7 +11,13 @@ import tensorflow as tf
 
 from composer.engine.feed import Feed, Gate
 from composer.engine.programs import JointProgram, Logs, to_python
+from composer.errors import DataError
+from composer.graph.private import resumed_epoch
 from composer.runtime.members import Member
+
+TRAIN_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
+_DEFAULT_HOOKS = tuple(getattr(keras.callbacks.Callback, hook) for hook in (*TRAIN_HOOKS, *TEST_HOOKS))
 
 
 @dataclass
@@ -32,22 +38,16 @@ class MemberRun:
     running: tf.Variable
     validation_freq: int | Sequence[int] | None = None
     step: int = 0
+    validation_step: int = 0
     logs: Logs = field(default_factory=dict)
     validation_logs: Logs = field(default_factory=dict)
     in_epoch: bool = False
     ended: bool = False
 
-    @property
-    def watches_batches(self) -> bool:
-        """Whether a callback wants to be told of every batch."""
-        hooks = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-        base = keras.callbacks.Callback
-        return any(
-            getattr(type(callback), hook, None) is not getattr(base, hook)
-            and not isinstance(callback, keras.callbacks.History)
-            for callback in self.callbacks.callbacks
-            for hook in hooks
-        )
+    def watches(self, *hooks: str) -> bool:
+        """Whether a callback has its own version of a hook, in its class or (`LambdaCallback`) on the object."""
+        own = (getattr(callback, hook) for callback in self.callbacks.callbacks for hook in hooks)
+        return any(getattr(hook, "__func__", None) not in _DEFAULT_HOOKS for hook in own)
 
     def takes_part(self, epoch: int) -> bool:
         return not self.ended and epoch in self.epochs
@@ -123,7 +123,9 @@ class TrainingSession:
         self.validation_feed = None if validation is None else validation[0]
         self.validation = None if validation is None else Pass(validation[1], endless=validation[0].endless)
         self.epoch = 0
-        self.watchers = [name for name, run in runs.items() if run.watches_batches]
+        self.watchers = [name for name, run in runs.items() if run.watches(*TRAIN_HOOKS)]
+        self.test_watchers = [name for name, run in runs.items() if run.watches(*TEST_HOOKS)]
+        self._check_beginnings()
 
     # Training ------------------------------------------------------------------------------------------------------
 
@@ -131,6 +133,18 @@ class TrainingSession:
         for run in self.runs.values():
             run.member.model.stop_training = False
             run.callbacks.on_train_begin()
+            run.epochs = range(resumed_epoch(run.member.model) or run.epochs.start, run.epochs.stop)
+        self._check_beginnings()
+
+    def _check_beginnings(self) -> None:
+        """Keras fixes the number of steps in the first epoch; a longer member that begins later would lose rows."""
+        if not self.feed.endless or len({run.epochs.start for run in self.runs.values() if run.epochs}) <= 1:
+            return
+        name = next(name for name, length in self.feed.num_batches.items() if length is None)
+        raise DataError(
+            f"the dataset of `{name}` cannot tell its length, and the members begin at different epochs, which is not "
+            "supported yet. Add `.apply(tf.data.experimental.assert_cardinality(n))` to it, for n batches"
+        )
 
     def begin_epoch(self, epoch: int) -> None:
         """Open the gates of the members that take part in an epoch. Called before Keras asks the data for an
@@ -176,7 +190,7 @@ class TrainingSession:
         for run in self.runs.values():
             if not run.in_epoch:
                 continue
-            self.feed.end_epoch(run.member.name, first=epoch == run.epochs.start)
+            self.feed.end_epoch(run.member.name)
             run.callbacks.on_epoch_end(epoch, {**to_python(run.logs), **run.validation_logs})
             if run.member.model.stop_training or epoch + 1 >= run.epochs.stop:
                 self.end_run(run)
@@ -187,7 +201,7 @@ class TrainingSession:
         run.ended = True
         run.pause()
         model = run.member.model
-        if isinstance(model.optimizer, keras.optimizers.Optimizer):
+        if isinstance(model.optimizer, keras.optimizers.Optimizer) and run.epochs.stop > 0:
             model.optimizer.finalize_variable_values(model.trainable_weights)
         run.callbacks.on_train_end({**to_python(run.logs), **run.validation_logs})
 
@@ -201,14 +215,33 @@ class TrainingSession:
             run = self.runs[name]
             present = run.validates(self.epoch)
             _set_gate(gate, present, 0)
+            run.validation_step = 0
             if present:
-                run.member.model.reset_metrics()
                 run.callbacks.on_test_begin()
+                run.member.model.reset_metrics()
 
     def validate(self, iterator: Any) -> Logs:
+        """One joint step of validation, with the batch callbacks of the members that want them."""
         assert self.validation is not None
-        self.validation.step(iterator)
+        told = self._announce_validation_batches()
+        for name in self.validation.step(iterator):
+            run = self.runs[name]
+            if name in self.test_watchers:
+                if name not in told:
+                    run.callbacks.on_test_batch_begin(run.validation_step)
+                run.callbacks.on_test_batch_end(run.validation_step, to_python(self.validation.logs[name]))
+            run.validation_step += 1
         return self.validation.flat_logs
+
+    def _announce_validation_batches(self) -> set[str]:
+        assert self.validation_feed is not None
+        told = set()
+        for name in self.test_watchers:
+            run, length = self.runs[name], self.validation_feed.num_batches.get(name)
+            if length is not None and run.validates(self.epoch) and run.validation_step < length:
+                run.callbacks.on_test_batch_begin(run.validation_step)
+                told.add(name)
+        return told
 
     def end_validation(self) -> None:
         assert self.validation is not None
