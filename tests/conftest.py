@@ -28,14 +28,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     import keras
 
-    simulate_devices()
+    import composer
+
+    composer.simulate(NUM_DEVICES)  # again with as many changes nothing
     keras.utils.set_random_seed(SEED)
-
-
-def simulate_devices() -> None:
-    """Lets four logical CPU devices stand in for GPUs; a second call changes nothing."""
-    import tensorflow as tf
-
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    if tf.config.get_logical_device_configuration(cpu) is None:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES)
