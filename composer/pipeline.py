@@ -178,7 +178,7 @@ def load(
     """
     from composer.runtime.saving import load_joint
 
-    return load_joint(Path(path), None if spec is None else read(spec).text, custom_objects)
+    return load_joint(Path(path), None if spec is None else read(spec), custom_objects)
 
 
 def simulate(count: int) -> None:

@@ -1,7 +1,8 @@
 """Rows to batches: one dataset that hands every member its next batch, or says that it has none.
 
 A member's rows come from its arrays or from its own `tf.data.Dataset`. The joint dataset yields a dict with an optional
-batch a member, so that members of unlike lengths run side by side: nothing is padded, repeated or lost, and a member that
+batch a member, so that members of unlike lengths run side by side: nothing is padded, repeated or lost, and a member
+    that
 is through or has stopped is skipped.
 """
 
@@ -21,7 +22,8 @@ class ArrayRows:
     """Rows in memory.
 
     Args:
-        arrays: `(x,)`, `(x, y)` or `(x, y, sample_weight)`, each a tensor or a structure of tensors with the same first axis.
+        arrays: `(x,)`, `(x, y)` or `(x, y, sample_weight)`, each a tensor or a structure of tensors with the same
+            first axis.
         num_rows: the length of that axis.
         batch_size: rows a batch; the last one is as long as what is left.
         shuffle: whether each epoch has an order of its own.
@@ -51,13 +53,14 @@ class DatasetRows:
         cardinality = int(self.dataset.cardinality())
         return cardinality if cardinality >= 0 else None
 
-    def end_epoch(self, first: bool) -> None:
+    def end_epoch(self) -> None:
         """Draw from a shuffling dataset's random state what Keras' own `fit` draws between two epochs.
 
-        Every iterator a dataset gives takes its order from that state, and Keras makes one more than it uses at the end of
+        Every iterator a dataset gives takes its order from that state, and Keras makes one more than it uses at the
+        end of
         an epoch whose length it knows; without it the orders of later epochs would differ from the member's alone.
         """
-        if self.num_batches is not None or not first:
+        if self.num_batches is not None:
             iter(self.dataset)
 
 
@@ -105,15 +108,16 @@ class Feed:
         """Whether some length is not known, so that the joint dataset does not end by itself."""
         return None in self.num_batches.values()
 
-    def end_epoch(self, name: str, *, first: bool) -> None:
-        """A member has ended an epoch, its first or a later one."""
+    def end_epoch(self, name: str) -> None:
+        """A member has ended an epoch."""
         rows = self.rows[name]
         if isinstance(rows, DatasetRows):
-            rows.end_epoch(first)
+            rows.end_epoch()
 
 
 def joint_feed(rows: Mapping[str, Rows]) -> Feed:
-    """Join the rows of several members. An epoch is as long as its longest member, or endless where a length is not known:
+    """Join the rows of several members. An epoch is as long as its longest member, or endless where a length is not
+    known:
     then the step in which no member has a batch is the end of it."""
     gates = {name: Gate.create() for name in rows}
     batches = {name: _member_batches(source, gates[name]) for name, source in rows.items()}

@@ -1,6 +1,7 @@
 """Joint programs: one traced function that steps every member that has a batch and has not stopped.
 
-Each member's step stands under a condition. A member without a batch costs the test of a boolean; its weights, slots and
+Each member's step stands under a condition. A member without a batch costs the test of a boolean; its weights, slots
+and
 statistics are not touched.
 """
 
@@ -35,7 +36,8 @@ class JointProgram:
         members: in the order they run.
         running: by member, a boolean variable; a member whose variable is false is skipped.
         eager: run op by op, for debugging.
-        jit: `on` and `off` overrule each model's own `jit_compile`. A member with replicas is never compiled by XLA, which
+        jit: `on` and `off` overrule each model's own `jit_compile`. A member with replicas is never compiled by XLA,
+            which
             would ignore their devices.
     """
 
@@ -70,7 +72,8 @@ class JointProgram:
         return self._step_function(iterator)
 
     def _trace(self, member: MemberStep) -> None:
-        """Trace a member's step by itself: what it makes on first use (metrics, seed states) must not be made in a branch."""
+        """Trace a member's step by itself: what it makes on first use (metrics, seed states) must not be made in a
+        branch."""
         wanted = self.jit == "on" or (self.jit == "auto" and bool(getattr(member.unit.model, "jit_compile", False)))
         step = tf.function(
             member.step, autograph=False, jit_compile=True if wanted and len(member.unit.devices) == 1 else None

@@ -13,7 +13,7 @@ from composer.export.faults import export_error
 from composer.export.names import argument_names, output_names
 from composer.export.protocols import ExportableMember
 from composer.graph.layers import call_model
-from composer.graph.signatures import input_structure, leaf_layers, output_structure
+from composer.graph.signatures import input_structure, leaf_layers, output_structure, own_names
 from composer.graph.slicing import join_rows, split_rows
 
 
@@ -94,7 +94,7 @@ def endpoint(member: ExportableMember, *, placed: bool = False) -> Endpoint:
     def forward(values: Any) -> Any:
         return _placed_forward(member, values) if placed else call_model(model, values, training=False)
 
-    return Endpoint(member.name, inputs, structure, forward, tuple(_own_names(output_structure(model), "output")))
+    return Endpoint(member.name, inputs, structure, forward, tuple(own_names(output_structure(model), "output")))
 
 
 def _placed_forward(member: ExportableMember, values: Any) -> Any:
@@ -112,7 +112,7 @@ def _inputs(member: str, model: keras.Model) -> tuple[Any, list[tf.TensorSpec]]:
     if structure is None:
         raise _unservable(member, "has never been called on data, so its inputs are not known")
     leaves = keras.tree.flatten(structure)
-    names = _own_names(structure, "input")
+    names = own_names(structure, "input")
     for name, leaf in zip(names, leaves, strict=True):
         if getattr(leaf, "sparse", False) or getattr(leaf, "ragged", False):
             raise _unservable(member, f"takes `{name}`, which is {'sparse' if leaf.sparse else 'ragged'}")
@@ -123,30 +123,6 @@ def _inputs(member: str, model: keras.Model) -> tuple[Any, list[tf.TensorSpec]]:
         tf.TensorSpec(_batch_shape(leaf.shape, keep_batch), leaf.dtype, name=name)
         for name, leaf in zip(names, leaves, strict=True)
     ]
-
-
-def _own_names(structure: Any, default: str) -> list[str]:
-    """The model's names for its symbolic inputs or outputs: the keys of a dict, else the layers they come from.
-
-    A symbolic tensor's own name will not do where the user gave none: it is another one in every process.
-    """
-    origins = [getattr(leaf, "_keras_history", None) for leaf in keras.tree.flatten(structure)]
-    names = [origin.operation.name for origin in origins if origin is not None]
-    return leaf_names(structure, default) if isinstance(structure, dict) or len(names) < len(origins) else names
-
-
-def leaf_names(structure: Any, default: str) -> list[str]:
-    """Names for the leaves of a structure: keys and positions on the way, joined by underscores.
-
-    Example:
-        >>> leaf_names({"a": 1, "b": [2, 3]}, "output"), leaf_names([1, 2], "output"), leaf_names(1, "output")
-        (['a', 'b_0', 'b_1'], ['output_0', 'output_1'], ['output'])
-    """
-    names = []
-    for path, _ in keras.tree.flatten_with_path(structure):
-        parts = [str(part) for part in path]
-        names.append("_".join([default, *parts] if not parts or parts[0].isdecimal() else parts))
-    return names
 
 
 def _batch_shape(shape: Sequence[int | None], keep_batch: bool) -> tuple[int | None, ...]:

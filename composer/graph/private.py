@@ -23,6 +23,12 @@ def symbolic_calls(layer: keras.layers.Layer) -> Iterator[tuple[list[Any], list[
         yield node.input_tensors, node.output_tensors
 
 
+def layer_name(tensor: Any) -> str | None:
+    """The name of the layer that a symbolic tensor comes from; None of one that stands alone."""
+    history = getattr(tensor, "_keras_history", None)
+    return None if history is None else str(history.operation.name)
+
+
 def replace_value(variable: keras.Variable, value: tf.Variable) -> None:
     """Let a Keras variable stand for another TensorFlow variable: the only way to move one to another device."""
     variable._value = value

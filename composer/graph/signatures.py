@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from composer.catalog import ModelSignature, TensorSignature
-from composer.graph.private import flatten_layers, symbolic_calls
+from composer.graph.private import flatten_layers, layer_name, symbolic_calls
 
 COUPLED_LAYERS = (keras.layers.BatchNormalization,)
 RECURRENT_LAYERS = (keras.layers.RNN, keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
@@ -32,14 +32,33 @@ def output_structure(model: keras.Model) -> Any:
     return model.compute_output_spec(input_structure(model)) if outputs is None else outputs
 
 
-def names_of(structure: Any, names: list[str] | None, kind: str) -> list[str]:
-    """One name a leaf: the keys of a flat dict, else the names given where they are unique, else `kind`, `kind_1`."""
-    leaves = keras.tree.flatten(structure)
-    if isinstance(structure, dict) and len(structure) == len(leaves):
-        return sorted(structure)
-    if names and len(set(names)) == len(names) == len(leaves):
-        return list(names)
-    return [kind if index == 0 else f"{kind}_{index}" for index in range(len(leaves))]
+def own_names(structure: Any, default: str) -> list[str]:
+    """The model's names for its symbolic inputs or outputs, in flat order: the keys of a dict, else the layers they
+    come from.
+
+    A symbolic tensor's own name will not do where the user gave none: it is another one in every process.
+
+    Args:
+        structure: what `input_structure` or `output_structure` gives.
+        default: what a nameless leaf is called, `input` or `output`.
+    """
+    origins = [layer_name(leaf) for leaf in keras.tree.flatten(structure)]
+    names = [origin for origin in origins if origin is not None]
+    return leaf_names(structure, default) if isinstance(structure, dict) or len(names) < len(origins) else names
+
+
+def leaf_names(structure: Any, default: str) -> list[str]:
+    """Names for the leaves of a structure: keys and positions on the way, joined by underscores.
+
+    Example:
+        >>> leaf_names({"a": 1, "b": [2, 3]}, "output"), leaf_names([1, 2], "output"), leaf_names(1, "output")
+        (['a', 'b_0', 'b_1'], ['output_0', 'output_1'], ['output'])
+    """
+    names = []
+    for path, _ in keras.tree.flatten_with_path(structure):
+        parts = [str(part) for part in path]
+        names.append("_".join([default, *parts] if not parts or parts[0].isdecimal() else parts))
+    return names
 
 
 def signature_of(model: keras.Model) -> ModelSignature:
@@ -59,8 +78,7 @@ def signature_of(model: keras.Model) -> ModelSignature:
         raise ValueError("the model has never been built, so its input shapes are not known")
     outputs = output_structure(model)
     input_leaves, output_leaves = keras.tree.flatten(inputs), keras.tree.flatten(outputs)
-    input_names = names_of(inputs, [leaf.name for leaf in input_leaves], "input")
-    output_names = names_of(outputs, list(getattr(model, "output_names", None) or []), "output")
+    input_names, output_names = own_names(inputs, "input"), own_names(outputs, "output")
     layers = list(leaf_layers(model))
     fixed = [leaf.shape[0] for leaf in input_leaves if leaf.shape and leaf.shape[0] is not None]
     return ModelSignature(
@@ -96,12 +114,15 @@ def _functional_end(model: keras.Model, end: str) -> Any:
 
 
 def _built_inputs(model: keras.Model) -> Any:
-    """Symbolic inputs of a subclassed model in the structure and shapes it was built with."""
+    """Symbolic inputs of a subclassed model in the structure and shapes it was built with; None where that is not
+    known."""
     config = model.get_build_config() or {}
-    shape = config.get("input_shape")
-    if shape is None:
+    shapes = config.get("input_shape")
+    if shapes is None:
         return None
-    return keras.KerasTensor((None, *shape[1:]), dtype=model.input_dtype, name="input")
+    return keras.tree.map_shape_structure(
+        lambda shape: keras.KerasTensor((None, *shape[1:]), dtype=model.input_dtype), shapes
+    )
 
 
 def _tensors(names: list[str], leaves: list[Any]) -> tuple[TensorSignature, ...]:

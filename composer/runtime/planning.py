@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import keras
 
 from composer.catalog import ModelSignature
-from composer.compiler.plan import Plan
+from composer.compiler.plan import DeviceTopology, Plan
 from composer.compiler.planner import plan
 from composer.compiler.resolver import resolve
 from composer.graph import devices
@@ -16,13 +16,20 @@ from composer.language.parser import parse
 from composer.source import SourceText
 
 
-def plan_for(source: SourceText, models: Mapping[str, keras.Model], *, graph: str | None = None) -> Plan:
-    """Plan a spec whose models are at hand, on the devices that are there.
+def plan_for(
+    source: SourceText,
+    models: Mapping[str, keras.Model],
+    *,
+    graph: str | None = None,
+    topology: DeviceTopology | None = None,
+) -> Plan:
+    """Plan a spec whose models are at hand.
 
     Args:
         source: the spec.
         models: by the name the spec gives them.
         graph: the composition to take, by its `let` name; None takes the unnamed one.
+        topology: the devices to plan for; those of this process where None.
 
     Raises:
         SpecError: with all faults of a stage.
@@ -30,7 +37,7 @@ def plan_for(source: SourceText, models: Mapping[str, keras.Model], *, graph: st
     """
     catalog = signatures(models)
     composition = resolve(parse(source), source, catalog, graph=graph)
-    return plan(composition, devices.topology(), catalog, source)
+    return plan(composition, topology or devices.topology(), catalog, source)
 
 
 def signatures(models: Mapping[str, keras.Model]) -> dict[str, ModelSignature | None]:

@@ -1,20 +1,27 @@
 """A joint model as a `.keras` file: the spec, and each model with its own settings and optimizer state.
 
-The graph is not stored: it follows from the spec and the models, so a file can be loaded for other devices or with
-    other
-replica counts.
+Keras stores weights in the order of the graph's layers, which follows from the spec, the models and the devices planned
+for. So a file is always read into the graph it was saved from, whatever this machine has, and its models are then
+composed
+anew for this machine: with its devices, and under another spec where one is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
+import tensorflow as tf
 
-from composer.errors import ComposerError
+from composer.compiler.ir import Device
+from composer.compiler.plan import DeviceTopology
+from composer.errors import ComposerError, DeviceError
+from composer.graph import devices
 from composer.runtime.planning import plan_for
 from composer.runtime.programs import build_optimizer
 from composer.source import SourceText
@@ -22,69 +29,112 @@ from composer.source import SourceText
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel
 
-spec_override: ContextVar[str | None] = ContextVar("spec_override", default=None)
-"""The spec to load a file under, instead of its own."""
+_for_other_devices: ContextVar[bool] = ContextVar("_for_other_devices", default=False)
+"""Whether a file is being read to compose its models anew, so that the devices it was saved for need not be there."""
 
 
 def config_of(joint: ComposedModel) -> dict[str, Any]:
-    """What a `.keras` file holds of a joint model: each distinct model once."""
+    """What a `.keras` file holds of a joint model: each distinct model once, and all that its graph follows from."""
     models: list[keras.Model] = []
-    members: dict[str, int] = {}
+    members: dict[str, dict[str, Any]] = {}
     for name, member in joint.members.items():
         index = next((i for i, model in enumerate(models) if model is member.model), len(models))
         if index == len(models):
             models.append(member.model)
-        members[name] = index
+        home = member.plan.devices[0]
+        members[name] = {"model": index, "model_name": member.plan.member.model, "home": [home.kind, home.index]}
         # Keras builds optimizers when it loads, and then misses the slots of one that was saved unbuilt.
         build_optimizer(member.unit)
     return {
         "name": joint.name,
         "spec": joint.spec_text,
         "graph": joint.plan.composition.name,
+        "topology": asdict(joint.plan.topology),
         "members": members,
-        "member_models": {name: member.plan.member.model for name, member in joint.members.items()},
         "models": [keras.saving.serialize_keras_object(model) for model in models],
     }
 
 
 def model_from_config(cls: type[ComposedModel], config: Mapping[str, Any]) -> ComposedModel:
-    """Build the joint model again around the models of a file.
+    """Build the graph of a file as it was saved, for Keras to load weights into.
 
     Raises:
-        ComposerError: if the spec to load under names other members than the file holds.
+        DeviceError: if it was planned for devices that are not there.
     """
-    spec_text = spec_override.get() or config["spec"]
-    models = [keras.saving.deserialize_keras_object(model) for model in config["models"]]
-    there = {name: models[index] for name, index in config["members"].items()}
-    by_model_name = {config["member_models"][name]: model for name, model in there.items()}
-    plan = plan_for(SourceText(spec_text), by_model_name, graph=config["graph"])
+    saved, here = DeviceTopology(**config["topology"]), devices.topology()
+    if not _for_other_devices.get() and (saved.gpus > here.gpus or saved.cpus > here.cpus):
+        raise DeviceError(
+            f"the file was saved on {saved.gpus} GPUs and {saved.cpus} CPU devices; here are {here.gpus} and "
+            f"{here.cpus}. "
+            "`composer.load` plans it for the devices that are there"
+        )
+    models = _models(config, here)
+    members = {name: models[member["model"]] for name, member in config["members"].items()}
+    by_model_name = {member["model_name"]: models[member["model"]] for member in config["members"].values()}
+    plan = plan_for(SourceText(config["spec"]), by_model_name, graph=config["graph"], topology=saved)
+    return cls(plan, members, spec_text=config["spec"], name=config["name"])
+
+
+def load_joint(path: Path, spec: SourceText | None, custom_objects: Mapping[str, Any] | None) -> ComposedModel:
+    """Load a joint model in safe mode and compose it for this machine. See `composer.load`."""
+    saved = _read(path, custom_objects)
+    by_model_name = {member.plan.member.model: member.model for member in saved.members.values()}
+    graph = saved.plan.composition.name if spec is None else None
+    spec = spec or SourceText(saved.spec_text)
+    plan = plan_for(spec, by_model_name, graph=graph)
     wanted = [placed.member.name for placed in plan.members]
-    missing = [name for name in wanted if name not in there]
+    missing = [name for name in wanted if name not in saved.members]
     if missing:
         raise ComposerError(
-            f"the file holds no member {', '.join(f'`{name}`' for name in missing)}; it has "
-            f"{', '.join(f'`{name}`' for name in there)}"
+            f"{path} holds no member {_quoted(missing)}. It holds {_quoted(saved.members)}; a spec to load it under "
+            f"may leave "
+            "members out and change replicas and devices, not add members"
         )
-    return cls(plan, {name: there[name] for name in wanted}, spec_text=spec_text, name=config["name"])
+    models = {name: saved.members[name].model for name in wanted}
+    return type(saved)(plan, models, spec_text=spec.text, name=saved.name)
 
 
-def load_joint(path: Path, spec_text: str | None, custom_objects: Mapping[str, Any] | None) -> ComposedModel:
-    """Load a joint model in safe mode. See `composer.load`."""
+def _models(config: Mapping[str, Any], here: DeviceTopology) -> list[keras.Model]:
+    """The models of a file, each made where its first member ran, if that device is there."""
+    homes: dict[int, Device] = {}
+    for member in config["members"].values():
+        homes.setdefault(member["model"], Device(*member["home"]))
+    models = []
+    for index, model in enumerate(config["models"]):
+        home = homes[index]
+        there = home.index < (here.gpus if home.kind == "gpu" else here.cpus)
+        with tf.device(devices.tensorflow_name(home, here) if there else None):
+            models.append(keras.saving.deserialize_keras_object(model))
+    return models
+
+
+def _read(path: Path, custom_objects: Mapping[str, Any] | None) -> ComposedModel:
     from composer.runtime.composed_model import ComposedModel  # registers the class that the file names
 
     if not path.is_file():
         raise ComposerError(f"there is no file {path}. A joint model is saved with `joint.save({path.name!r})`")
-    token = spec_override.set(spec_text)
-    try:
-        joint = keras.saving.load_model(path, custom_objects=custom_objects, safe_mode=True)
-    except ComposerError:
-        raise
-    except Exception as error:  # Keras raises whatever a damaged file makes it stumble over
-        raise ComposerError(f"{path} cannot be loaded: {error}") from error
-    finally:
-        spec_override.reset(token)
+    with _reading_for_other_devices():
+        try:
+            joint = keras.saving.load_model(path, custom_objects=custom_objects, safe_mode=True)
+        except ComposerError:
+            raise
+        except Exception as error:  # Keras raises whatever a damaged file makes it stumble over
+            raise ComposerError(f"{path} cannot be loaded: {error}") from error
     if not isinstance(joint, ComposedModel):
         raise ComposerError(
             f"{path} holds a {type(joint).__name__}, not a joint model. Load it with `keras.saving.load_model`"
         )
     return joint
+
+
+@contextmanager
+def _reading_for_other_devices() -> Iterator[None]:
+    token = _for_other_devices.set(True)
+    try:
+        yield
+    finally:
+        _for_other_devices.reset(token)
+
+
+def _quoted(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)

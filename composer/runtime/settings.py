@@ -13,7 +13,7 @@ from composer.compiler.ir import Call, Map, TrainSettings, Value
 from composer.compiler.keras_table import folded
 from composer.errors import ComposerError
 from composer.graph.hints import listed, near
-from composer.graph.signatures import names_of, output_structure
+from composer.graph.signatures import output_structure, own_names
 
 CALLBACK_FOLDER = "callbacks"
 """The folder of a run in which each member's callbacks write, under the member's name."""
@@ -221,4 +221,4 @@ def _output_names(model: keras.Model) -> list[str]:
         outputs = output_structure(model)
     except Exception:  # whatever the call of a model that is not built raises
         return []
-    return names_of(outputs, list(getattr(model, "output_names", None) or []), "output")
+    return own_names(outputs, "output")
