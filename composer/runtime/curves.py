@@ -157,10 +157,13 @@ def _label_ends(axes: Axes, curves: Mapping[str, Any], height: float) -> None:
         lost = f"\nNaN from {last + 2}" if last < len(values) - 1 else ""
         place = axes.transAxes.inverted().transform(axes.transData.transform((1, values[last])))
         ends.append((float(place[1]), f"{word}\n{values[last]:.4g}{lost}", color))
-    lines = max(text.count("\n") + 1 for _, text, _ in ends)
-    heights = spread_apart([end[0] for end in ends], lines * _LINE_HEIGHT / height)
+    room = max(text.count("\n") + 1 for _, text, _ in ends) * _LINE_HEIGHT / height
+    heights = spread_apart([end[0] for end in ends], room)
+    lift = max(0.0, 0.5 * room - min(heights))  # off the numbers of the epochs
     for at, (_, text, color) in zip(heights, ends, strict=True):
-        axes.text(1.03, at, text, transform=axes.transAxes, color=color, fontsize=8, va="center", linespacing=1.05)
+        axes.text(
+            1.03, at + lift, text, transform=axes.transAxes, color=color, fontsize=8, va="center", linespacing=1.05
+        )
 
 
 def _last_finite(values: Any) -> int:

@@ -44,6 +44,12 @@ def test_labels_of_curves_that_end_together_stand_apart() -> None:
     assert boxes[1].y0 > boxes[0].y0
 
 
+def test_labels_at_the_bottom_stay_above_the_epochs() -> None:
+    (axes,) = curves_figure({"a": {"loss": [1.0, 0.01], "val_loss": [1.0, 0.0]}}).axes
+    axes.figure.canvas.draw()
+    assert min(text.get_window_extent().y0 for text in axes.texts) > axes.bbox.y0 - 2
+
+
 @pytest.mark.parametrize("count", [1, 3, 4, 20])
 def test_panels_stay_apart_and_inside_the_picture(count: int) -> None:
     figure = curves_figure({f"forecaster_of_one_of_the_stores_{i}": history(3 + i, 10.0**i) for i in range(count)})
