@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from composer.cli.haste import HASTE
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -21,6 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         examples/quickstart.mgpu: no faults
         0
     """
-    from composer.cli.app import run
+    HASTE.begin()
+    try:
+        from composer.cli.app import run
 
-    return run(None if argv is None else list(argv))
+        return run(None if argv is None else list(argv))
+    finally:
+        HASTE.end()

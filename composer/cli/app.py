@@ -26,6 +26,12 @@ Examples:
 class Verbs(click.Group):
     """The verbs of `VERBS`. A verb's module is loaded when it is asked for, so `check` does not pay for `fit`."""
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click would exit with 1
+            raise endings.PipeClosed from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 

@@ -24,6 +24,10 @@ _BUG = (
 )
 
 
+class PipeClosed(Exception):  # noqa: N818 - not an error
+    """Nobody reads the results any more: the other end of the pipe is closed."""
+
+
 def end(error: BaseException, terminal: Terminal) -> int:
     """Say what happened, on stderr.
 
@@ -37,7 +41,9 @@ def end(error: BaseException, terminal: Terminal) -> int:
 
 
 def _end(error: BaseException, terminal: Terminal) -> int:
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, click.Abort) and error.__cause__ is not None:  # click's name for Ctrl-C, and for EOFError
+        error = error.__cause__
+    if isinstance(error, BrokenPipeError | PipeClosed):
         return _pipe_closed()
     if isinstance(error, click.ClickException):
         error.show()
@@ -47,7 +53,7 @@ def _end(error: BaseException, terminal: Terminal) -> int:
     if terminal.settings.traceback and not isinstance(error, InternalError):
         terminal.say(_traceback(error))
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        terminal.label("error", "interrupted; nothing was written")
+        terminal.label("error", "interrupted; no file is half-written")
         return INTERRUPTED
     if isinstance(error, ComposerError):
         _show_fault(error, terminal)

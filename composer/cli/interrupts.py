@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ def stop_requests(terminal: Terminal) -> Iterator[StopRequest]:
         if request():
             raise KeyboardInterrupt
         request.signal = number
-        if not terminal.is_live:  # there the display says so
+        if not terminal.is_live(sys.stderr):  # there the display says so
             os.write(2, f"note: {NOTICE}\n".encode())  # a stream may be in the middle of a line of its own
 
     before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}

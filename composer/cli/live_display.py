@@ -18,6 +18,7 @@ from composer.cli.interrupts import NOTICE
 REFRESHES = 5  # a second
 BAR_WIDTH = 16
 METRIC_WIDTH = 14  # columns of the screen that one metric takes, about
+NUMBER_WIDTH = 9  # of a number as it is shown, so that columns do not jump
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def table_of(state: FitState, console: Console, stopping: bool = False) -> Rende
     for title in ("member", "epoch", ""):
         table.add_column(title, no_wrap=True)
     for title in (*metrics, "rows/s"):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right", no_wrap=True, min_width=NUMBER_WIDTH)
     table.add_column("", no_wrap=True)
     for name in names:
         table.add_row(*_row(name, state.members[name], metrics))
@@ -71,6 +72,8 @@ def _title(state: FitState) -> Text:
     ended = sum(member.ended for member in state.members.values())
     text = Text(f"{count} member{'s' if count != 1 else ''}", style="bold")
     text.append(f", {ended} done" if ended else "", style="bold")
+    if not any(member.step or member.epoch for member in state.members.values()):
+        text.append(", preparing the joint program")
     text.append(f"   {shown_time(state.elapsed)}", style="dim")
     remaining = state.remaining
     if remaining:
@@ -81,7 +84,7 @@ def _title(state: FitState) -> Text:
 def _row(name: str, state: MemberState, metrics: list[str]) -> Iterator[RenderableType]:
     yield Text(name, style="bold" if not state.ended else "")
     current = state.epoch if state.ended or state.epoch >= state.epochs else state.epoch + 1
-    yield f"{current}/{state.epochs}"
+    yield f"{current}/{state.epochs}" if state.epochs else ""
     yield ProgressBar(
         total=1.0, completed=state.fraction, width=BAR_WIDTH, complete_style="cyan", finished_style="green"
     )

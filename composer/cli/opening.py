@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from composer import pipeline
 from composer.cli.specs import read_source
 from composer.cli.start import start_tensorflow
+from composer.cli.status import working
 from composer.cli.terminal import Terminal
+from composer.runtime.requirements import check_has_models
 
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel
@@ -29,9 +28,8 @@ def open_joint(
     if path.is_dir():
         return _open_run(terminal, path, graph, allow_python)
     source = read_source(path)
-    pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
-    with working(terminal, "starting TensorFlow"):
-        start_tensorflow(terminal)
+    check_has_models(pipeline.plan(source, graph=graph))  # what the text alone tells is told before TensorFlow starts
+    start_tensorflow(terminal)
     with working(terminal, "loading models"):
         joint = pipeline.compile(source, graph=graph, allow_python=allow_python)
     terminal.diagnostics(joint.plan.warnings)
@@ -39,8 +37,7 @@ def open_joint(
 
 
 def _open_run(terminal: Terminal, path: Path, graph: str | None, allow_python: bool) -> tuple[ComposedModel, Run]:
-    with working(terminal, "starting TensorFlow"):
-        start_tensorflow(terminal)
+    start_tensorflow(terminal)
     from composer.errors import ComposerError
     from composer.runtime.reopening import open_run
     from composer.runtime.run_folder import read_run
@@ -52,16 +49,3 @@ def _open_run(terminal: Terminal, path: Path, graph: str | None, allow_python: b
         raise ComposerError(f"the run {path} trained {told}, not `{graph}`. Leave `--graph` out")
     with working(terminal, "loading models"):
         return open_run(run, allow_python=allow_python), run
-
-
-@contextmanager
-def working(terminal: Terminal, what: str) -> Iterator[None]:
-    """Says what takes a while, on a terminal; it is gone afterwards."""
-    if not terminal.is_live:
-        yield
-        return
-    from rich.console import Console
-
-    console = Console(file=sys.stderr, force_terminal=True, no_color=not terminal.colors(sys.stderr))
-    with console.status(f"{what} ..."):
-        yield

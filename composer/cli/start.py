@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
+from composer.cli.haste import HASTE
+from composer.cli.status import working
 from composer.cli.terminal import Terminal
 from composer.compiler.plan import DeviceTopology
 
@@ -29,12 +33,14 @@ def start_tensorflow(terminal: Terminal) -> DeviceTopology:
     Raises:
         DeviceError: the devices cannot be simulated.
     """
+    HASTE.end()
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    with caught_stderr() as caught:
+    with caught_stderr() as caught, working(terminal, "starting TensorFlow", caught.real):
         try:
             from composer.graph import devices
 
+            logging.getLogger("tensorflow").setLevel(logging.ERROR)
             if terminal.settings.simulate is not None:
                 devices.simulate(terminal.settings.simulate)
             return devices.topology()
@@ -49,11 +55,13 @@ class Caught:
     """What was written to file descriptor 2 while it was redirected.
 
     Args:
+        real: where descriptor 2 led before.
         read: gives what was written until now.
         restore: ends the redirection.
     """
 
-    def __init__(self, read: Callable[[], str], restore: Callable[[], None]) -> None:
+    def __init__(self, real: TextIO, read: Callable[[], str], restore: Callable[[], None]) -> None:
+        self.real = real
         self._read = read
         self._restore = restore
 
@@ -78,7 +86,7 @@ def caught_stderr() -> Iterator[Caught]:
     try:
         saved = os.dup(2)
     except OSError:  # the process has no stderr
-        yield Caught(str, lambda: None)
+        yield Caught(sys.stderr, str, lambda: None)
         return
     was_enabled = faulthandler.is_enabled()
     with tempfile.TemporaryFile() as file, os.fdopen(saved, "w") as real:
@@ -94,7 +102,7 @@ def caught_stderr() -> Iterator[Caught]:
 
         os.dup2(file.fileno(), 2)
         try:
-            yield Caught(read, restore)
+            yield Caught(real, read, restore)
         finally:
             restore()
             faulthandler.disable()

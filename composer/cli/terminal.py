@@ -53,10 +53,9 @@ class Terminal:
             return self.settings.color == "always"
         return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
-    @property
-    def is_live(self) -> bool:
-        """Whether stderr is a terminal on which lines can be drawn anew."""
-        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    def is_live(self, stream: TextIO) -> bool:
+        """Whether a stream is a terminal on which lines can be drawn anew."""
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def flush(self) -> None:
         """Hand on what is still held back, so that a full disk or a closed pipe is met here."""

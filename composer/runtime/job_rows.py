@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from composer.catalog import ModelSignature
 from composer.compiler.ir import DataSource
 from composer.errors import DataError
 from composer.graph.hints import listed, near
-from composer.graph.signatures import names_of, output_structure
+from composer.graph.signatures import output_structure, own_names
 from composer.language.nodes import PathSource
 from composer.runtime.files import Rows, load_rows
+from composer.runtime.job_checks import check_labels
 from composer.runtime.members import Member
 from composer.runtime.run_folder import MemberRecord
 from composer.runtime.table_files import TABLE_SUFFIXES
@@ -74,7 +74,7 @@ def given_rows(
     for key, path in files.items():
         if key not in joint.members and key not in branches:
             known = list(dict.fromkeys([*joint.members, *branches]))
-            raise DataError(f"`--data {key}=...` names no member{near(key, known)} Members are: {listed(known)}")
+            raise DataError(f"there is no member `{key}` to predict with; there are {listed(known)}{near(key, known)}")
         for name in [key] if key in joint.members else branches[key]:
             record = (records or {}).get(name, MemberRecord())
             source = _source_of(joint.members[name], path, record)
@@ -92,34 +92,10 @@ def as_keras_takes(model: keras.Model, rows: Rows) -> Any:
     y = rows.y
     outputs = output_structure(model)
     if isinstance(y, dict) and not isinstance(outputs, dict) and keras.tree.is_nested(outputs):
-        names = names_of(outputs, list(getattr(model, "output_names", None) or []), "output")
+        names = own_names(outputs, "output")
         if set(names) == set(y):
             y = keras.tree.pack_sequence_as(outputs, [y[name] for name in names])
     return (rows.x, y) if rows.sample_weight is None else (rows.x, y, rows.sample_weight)
-
-
-def check_labels(member: Member, rows: Rows) -> None:
-    """Refuse class labels that the model has no output for: TensorFlow fails on them on a CPU and yields NaN on a GPU.
-
-    Raises:
-        DataError: it names the member, the label and the number of classes.
-    """
-    loss = getattr(member.model, "loss", None)
-    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
-    outputs = member.signature.outputs
-    if name != "sparse_categorical_crossentropy" or len(outputs) != 1 or not outputs[0].shape:
-        return
-    classes = outputs[0].shape[-1]
-    for part in (rows, rows.validation):
-        if classes is None or part is None or not isinstance(part.y, np.ndarray) or part.y.dtype.kind not in "iuf":
-            continue
-        lowest, highest = (part.y.min(), part.y.max()) if part.y.size else (0, 0)
-        if lowest < 0 or highest >= classes:
-            wrong = lowest if lowest < 0 else highest
-            raise DataError(
-                f"the targets of `{member.name}` hold the class {wrong:g}, but its model tells {classes} classes "
-                f"apart, 0 to {classes - 1}. Number the classes from 0, or give the model an output for each class"
-            )
 
 
 def _source_of(member: Member, path: Path, record: MemberRecord) -> DataSource:

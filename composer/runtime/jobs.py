@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import keras
+import tensorflow as tf
 
 from composer.compiler.ir import TrainSettings
-from composer.engine.units import overrides
-from composer.errors import GraphError
+from composer.errors import DataError, GraphError
 from composer.language import nodes
 from composer.language.parser import parse
 from composer.runtime.building import build_joint
 from composer.runtime.composed_model import ComposedModel
 from composer.runtime.files import Rows
+from composer.runtime.job_checks import check_arguments, check_trainable, gaps_told
 from composer.runtime.job_rows import as_keras_takes, training_rows
-from composer.runtime.members import Member
 from composer.runtime.progress import FitListener, StopBetweenBatches, progress_callbacks
 from composer.runtime.requirements import check_has_data
 from composer.runtime.run_folder import MemberRecord, RunFolder, RunRecord
@@ -84,7 +84,7 @@ def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJo
         GraphError: a model cannot be loaded, or a member has no optimizer or loss.
 
     Example:
-        >>> job = prepare_fit(composer.pipeline.read("quickstart.mgpu"), FitOptions(epochs=2))
+        >>> job = prepare_fit(read("quickstart.mgpu"), FitOptions(epochs=2))  # `read` is `composer.pipeline.read`
         >>> result = run_fit(job, Path("runs/first"))
     """
     tree = parse(source)
@@ -95,7 +95,9 @@ def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJo
     for member in joint.members.values():
         check_trainable(member)
     rows = training_rows(joint, source.folder, allow_python=options.allow_python)
-    return FitJob(source, options, joint, rows)
+    job = FitJob(source, options, joint, rows)
+    check_arguments(joint.members, joint_arguments(job))
+    return job
 
 
 def run_fit(
@@ -133,10 +135,19 @@ def run_fit(
     callbacks["*"] = [*stopping, *callbacks["*"]]
     interrupted = False
     try:
-        with recorder:
+        with recorder, gaps_told():
             job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
     except KeyboardInterrupt:
         interrupted = True
+    except tf.errors.ResourceExhaustedError as error:
+        raise GraphError(
+            f"the memory of a device is full. Take smaller batches or fewer members at once; what was trained until "
+            f"then is kept in {path}: {_reason(error)}"
+        ) from error
+    except tf.errors.OpError as error:
+        raise DataError(
+            f"TensorFlow refuses a batch: {_reason(error)}. What was trained until then is kept in {path}"
+        ) from error
     return FitResult(path, recorder.histories, interrupted)
 
 
@@ -168,37 +179,10 @@ def with_seed(tree: nodes.Spec, seed: int) -> nodes.Spec:
     return replace(tree, statements=tuple(statements))
 
 
-def check_trainable(member: Member) -> None:
-    """Refuse a member that lacks an optimizer or a loss.
-
-    Raises:
-        GraphError: it names the member and what to add to the spec.
-    """
-    model, train, branch = member.model, member.plan.member.train, member.plan.member.branch
-    if not getattr(model, "compiled", False):
-        raise GraphError(
-            f"`{member.name}` has neither optimizer nor loss: its model was not compiled, and no `train` statement says "
-            f"how to train it. Add to the spec:\n    train {branch} optimizer=adam loss=mse"
-        )
-    if (
-        train.optimizer is None
-        and (train.loss is not None or train.metrics is not None)
-        and _is_default(model.optimizer)
-    ):
-        raise GraphError(
-            f"`{member.name}` has no optimizer. Add one to its `train` statement:\n    train {branch} optimizer=adam"
-        )
-    own_way = overrides(model, "train_step") or overrides(model, "compute_loss")
-    if model.loss is None and not model.losses and not own_way:
-        raise GraphError(f"`{member.name}` has no loss. Add one to its `train` statement:\n    train {branch} loss=mse")
-
-
-def _is_default(optimizer: Any) -> bool:
-    """Whether an optimizer is the fresh RMSprop that Keras takes where none is given."""
-    if not isinstance(optimizer, keras.optimizers.RMSprop) or int(optimizer.iterations.numpy()):
-        return False
-    plain = keras.optimizers.RMSprop().get_config()
-    return {**optimizer.get_config(), "name": plain["name"]} == plain
+def _reason(error: tf.errors.OpError) -> str:
+    """What TensorFlow says of an operation that failed, without where in its graph."""
+    text = re.split(r"\[\[|\n\s*Detected at node|\nStack trace", error.message)[0]
+    return " ".join(text.split())[:400].rstrip(".")
 
 
 def _settings(train: TrainSettings, rows: Rows, options: FitOptions) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from composer.cli.opening import open_joint, working
+from composer.cli.opening import open_joint
 from composer.cli.options import (
     allow_python_option,
     graph_option,
@@ -18,6 +18,7 @@ from composer.cli.options import (
     path_argument,
     shared_options,
 )
+from composer.cli.status import working
 from composer.cli.terminal import Terminal
 from composer.export.names import JOINT_SIGNATURE
 

@@ -13,13 +13,13 @@ import click
 from composer import pipeline
 from composer.cli.fit_state import FitState, MemberState, shown_metrics, shown_number, shown_time
 from composer.cli.interrupts import StopRequest, stop_requests
-from composer.cli.opening import working
 from composer.cli.options import allow_python_option, graph_option, out_option, path_argument, shared_options
 from composer.cli.plain_progress import PlainProgress
 from composer.cli.specs import STDIN, read_source
 from composer.cli.start import start_tensorflow
+from composer.cli.status import working
 from composer.cli.terminal import Terminal
-from composer.runtime.requirements import check_has_data
+from composer.runtime.requirements import check_has_data, check_has_models
 
 if TYPE_CHECKING:
     from composer.runtime.jobs import FitJob, FitResult
@@ -68,9 +68,10 @@ def command(
     Ctrl-C stops between two batches and keeps what is trained.
     """
     source = read_source(spec)
-    check_has_data(pipeline.plan(source, graph=graph))  # what the text alone tells is told before TensorFlow starts
-    with working(terminal, "starting TensorFlow"):
-        start_tensorflow(terminal)
+    plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
+    check_has_models(plan)
+    check_has_data(plan)
+    start_tensorflow(terminal)
     from composer.runtime.jobs import FitOptions, prepare_fit
     from composer.runtime.run_folder import RunFolder
 
@@ -112,7 +113,7 @@ def _display(
     terminal: Terminal, state: FitState, rows: Mapping[str, int | None], request: StopRequest, quiet: bool
 ) -> Iterator[FitListener | None]:
     """Who is told how it goes: a live table on a terminal, plain lines elsewhere, nobody where it is to be quiet."""
-    if quiet or not terminal.is_live:
+    if quiet or not terminal.is_live(sys.stderr):
         yield None if quiet else PlainProgress(rows, terminal.say)
         return
     from rich.console import Console

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from composer.cli.opening import open_joint, working
+from composer.cli.opening import open_joint
 from composer.cli.options import allow_python_option, graph_option, out_option, path_argument, shared_options
+from composer.cli.status import working
 from composer.cli.terminal import Terminal
 
 _EXAMPLES = """\b

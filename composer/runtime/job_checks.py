@@ -1,0 +1,112 @@
+"""What a job must fulfil before its run folder is made: `fit` is to find nothing to refuse after that."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+
+from composer.engine.units import overrides
+from composer.errors import ComposerWarning, DataError, GraphError
+from composer.graph.models import is_servable_only
+from composer.runtime.checks import check_rows
+from composer.runtime.data import member_data
+from composer.runtime.files import Rows
+from composer.runtime.members import ByMember, Member
+
+
+def check_trainable(member: Member) -> None:
+    """Refuse a member that lacks an optimizer or a loss.
+
+    Raises:
+        GraphError: it names the member and what to add to the spec.
+    """
+    model, train, branch = member.model, member.plan.member.train, member.plan.member.branch
+    if is_servable_only(model):
+        raise GraphError(
+            f"`{member.name}` comes from a SavedModel folder, which can predict and be exported, not trained. Give its "
+            "`.keras` file, or leave it out of this composition"
+        )
+    if not getattr(model, "compiled", False):
+        raise GraphError(
+            f"`{member.name}` has neither optimizer nor loss: its model was not compiled, and no `train` statement "
+            f"says how to train it. Add to the spec:\n    train {branch} optimizer=adam loss=mse"
+        )
+    if (
+        train.optimizer is None
+        and (train.loss is not None or train.metrics is not None)
+        and _is_default(model.optimizer)
+    ):
+        raise GraphError(
+            f"`{member.name}` has no optimizer. Add one to its `train` statement:\n    train {branch} optimizer=adam"
+        )
+    own_way = overrides(model, "train_step") or overrides(model, "compute_loss")
+    if model.loss is None and not model.losses and not own_way:
+        raise GraphError(f"`{member.name}` has no loss. Add one to its `train` statement:\n    train {branch} loss=mse")
+
+
+def check_labels(member: Member, rows: Rows) -> None:
+    """Refuse class labels that the model has no output for: TensorFlow fails on them on a CPU and yields NaN on a GPU.
+
+    Raises:
+        DataError: it names the member, the label and the number of classes.
+    """
+    loss = getattr(member.model, "loss", None)
+    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
+    outputs = member.signature.outputs
+    if name != "sparse_categorical_crossentropy" or len(outputs) != 1 or not outputs[0].shape:
+        return
+    classes = outputs[0].shape[-1]
+    for part in (rows, rows.validation):
+        if classes is None or part is None or not isinstance(part.y, np.ndarray) or part.y.dtype.kind not in "iuf":
+            continue
+        lowest, highest = (part.y.min(), part.y.max()) if part.y.size else (0, 0)
+        if lowest < 0 or highest >= classes:
+            wrong = lowest if lowest < 0 else highest
+            raise DataError(
+                f"the targets of `{member.name}` hold the class {wrong:g}, but its model tells {classes} classes "
+                f"apart, 0 to {classes - 1}. Number the classes from 0, or give the model an output for each class"
+            )
+
+
+def check_arguments(members: Mapping[str, Member], arguments: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse rows and batch sizes that `joint.fit` would refuse.
+
+    Args:
+        members: by name.
+        arguments: of `joint.fit`, each by member.
+
+    Raises:
+        DataError: it names the member.
+    """
+    with gaps_told():
+        for argument in ("x", "validation_data"):
+            for name, rows in arguments.get(argument, {}).items():
+                (data,) = member_data(ByMember({name: (name,)}), {name: rows}).values()
+                check_rows(members[name], data, targets=True)
+    for name, size in arguments.get("batch_size", {}).items():
+        group = members[name].plan.member.group
+        if isinstance(group, int) and size % group:
+            raise DataError(
+                f"the batch of `{name}` must hold whole groups of {group} rows. Received: {size} rows a batch"
+            )
+
+
+@contextmanager
+def gaps_told() -> Iterator[None]:
+    """Leaves out the warning of NaN among targets: reading the rows has told of it, with the file and the row."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the targets of .* hold .* NaN", ComposerWarning)
+        yield
+
+
+def _is_default(optimizer: Any) -> bool:
+    """Whether an optimizer is the fresh RMSprop that Keras takes where none is given."""
+    if not isinstance(optimizer, keras.optimizers.RMSprop) or int(optimizer.iterations.numpy()):
+        return False
+    plain = keras.optimizers.RMSprop().get_config()
+    return {**optimizer.get_config(), "name": plain["name"]} == plain
