@@ -1,15 +1,15 @@
 """What composer raises.
 
-    Exception
-    ├── ComposerError             something the caller can mend
-    │   ├── SpecError             faults of a spec; carries `diagnostics`
-    │   ├── DeviceError           the machine lacks what the spec asks for; carries `diagnostics` where a spec is at fault
-    │   ├── GraphError            a model cannot be placed, split or joined as asked
-    │   ├── DataError(ValueError) rows that do not fit their member
-    │   └── ExportError           an export cannot be written
-    ├── InternalError             a bug of composer's own: it keeps its traceback and asks for a report
-    └── UserWarning
-        └── ComposerWarning       something that works, but probably not as meant
+Exception
+├── ComposerError             something the caller can mend
+│   ├── SpecError             faults of a spec; carries `diagnostics`
+│   ├── DeviceError           the machine lacks what the spec asks for; carries `diagnostics` where a spec is at fault
+│   ├── GraphError            a model cannot be placed, split or joined as asked
+│   ├── DataError(ValueError) rows that do not fit their member
+│   └── ExportError           an export cannot be written
+├── InternalError             a bug of composer's own: it keeps its traceback and asks for a report
+└── UserWarning
+    └── ComposerWarning       something that works, but probably not as meant
 """
 
 from __future__ import annotations
