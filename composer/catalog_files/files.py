@@ -29,8 +29,8 @@ def signature_of_file(path: Path) -> ModelSignature | None:
         user's own, and files that are missing or damaged, which loading them reports.
 
     Example:
-        >>> signature_of_file(Path("models/wine.keras")).parameters
-        1323
+        >>> signature_of_file(Path("examples/models/wine.keras")).parameters
+        574
     """
     if path.is_dir():
         return ModelSignature((), (), trainable=False) if (path / "saved_model.pb").is_file() else None

@@ -7,7 +7,7 @@ from typing import Any
 from composer.catalog import ModelSignature, TensorSignature
 from composer.catalog_files.sizes import total
 from composer.catalog_files.tally import Tally
-from composer.catalog_files.walk import Ends, is_model, walk_model
+from composer.catalog_files.walk import End, is_model, walk_model
 
 
 def signature_of_config(config: dict[str, Any]) -> ModelSignature | None:
@@ -19,8 +19,8 @@ def signature_of_config(config: dict[str, Any]) -> ModelSignature | None:
     if ends is None:
         return None
     return ModelSignature(
-        inputs=_tensors(ends, "input"),
-        outputs=_tensors(ends, "output"),
+        inputs=_tensors(ends.inputs),
+        outputs=_tensors(ends.outputs),
         parameters=total((tally.trainable, tally.fixed)),
         trainable_parameters=tally.trainable,
         weight_bytes=tally.weight_bytes,
@@ -30,14 +30,9 @@ def signature_of_config(config: dict[str, Any]) -> ModelSignature | None:
         stateful_layers=tuple(dict.fromkeys(tally.stateful)),
         coupled_layers=tuple(dict.fromkeys(tally.coupled)),
         row_losses=tuple(dict.fromkeys(tally.row_losses)),
-        rank0_outputs=tuple(tensor.name for tensor in _tensors(ends, "output") if tensor.shape == ()),
+        rank0_outputs=tuple(end.name for end in ends.outputs if end.shape == ()),
     )
 
 
-def _tensors(ends: Ends, kind: str) -> tuple[TensorSignature, ...]:
-    """The ends under the model's own names, where these are distinct."""
-    found = ends.inputs if kind == "input" else ends.outputs
-    names = [end.name for end in found]
-    if len(set(names)) != len(names):
-        names = [kind if index == 0 else f"{kind}_{index}" for index in range(len(found))]
-    return tuple(TensorSignature(name, end.shape, end.dtype) for name, end in zip(names, found, strict=True))
+def _tensors(ends: tuple[End, ...]) -> tuple[TensorSignature, ...]:
+    return tuple(TensorSignature(end.name, end.shape, end.dtype) for end in ends)

@@ -33,7 +33,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The inputs and outputs of a model, in its order; under the keys of a flat dict, sorted, where it has one."""
+    """The inputs and outputs of a model, in flat order and under its own names."""
 
     inputs: tuple[End, ...]
     outputs: tuple[End, ...]
@@ -77,7 +77,7 @@ def _walk_sequential(entry: Entry, inputs: Sequence[Shape] | None, trainable: bo
             shape = _shape((layer.get("build_config") or {}).get("input_shape"))
         outputs = _call(layer, [shape], trainable, tally, {})
         shape, last = (outputs[0] if outputs else None), layer
-    return Ends((start,), (End("output", shape, _output_dtype(last, start.dtype)),))
+    return Ends((start,), (End(last["config"]["name"], shape, _output_dtype(last, start.dtype)),))
 
 
 def _sequential_start(entry: Entry, layers: list[Entry], inputs: Sequence[Shape] | None) -> End | None:
@@ -242,29 +242,26 @@ def _tensors_of(node: Any) -> Iterator[tuple[_History, Shape]]:
 
 
 def _named(structure: Any) -> list[tuple[str, _History]]:
-    """The ends of a functional model with their names: keys of a flat dict, sorted, else the names of the layers."""
-    if isinstance(structure, dict) and all(_is_history(item) for item in structure.values()):
-        return [(key, _history(structure[key])) for key in sorted(structure)]
-    return [(history[0], history) for history in _histories(structure)]
+    """The ends of a functional model in flat order with their names: those of the layers they come from, or under a
+    dict the keys and positions on the way, joined by underscores."""
+    if isinstance(structure, dict):
+        return list(_by_path(structure, ()))
+    return [(history[0], history) for _, history in _by_path(structure, ())]
 
 
-def _histories(structure: Any) -> Iterator[_History]:
+def _by_path(structure: Any, path: tuple[str, ...]) -> Iterator[tuple[str, _History]]:
     if _is_history(structure):
-        yield _history(structure)
+        yield "_".join(path), (structure[0], structure[1], structure[2])
     elif isinstance(structure, dict):
         for key in sorted(structure):
-            yield from _histories(structure[key])
+            yield from _by_path(structure[key], (*path, key))
     else:
-        for item in structure:
-            yield from _histories(item)
+        for position, item in enumerate(structure):
+            yield from _by_path(item, (*path, str(position)))
 
 
 def _is_history(item: Any) -> bool:
     return isinstance(item, list) and len(item) == 3 and isinstance(item[0], str) and isinstance(item[1], int)
-
-
-def _history(item: list[Any]) -> _History:
-    return item[0], item[1], item[2]
 
 
 def _shape(value: Any) -> Shape | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from composer.catalog import ModelSignature
 from composer.compiler.faults import Faults
-from composer.compiler.ir import Member
+from composer.compiler.ir import Member, TrainSettings
 
 
 def check_signature(member: Member, num_replicas: int, signature: ModelSignature, faults: Faults) -> None:
@@ -35,7 +35,7 @@ def check_signature(member: Member, num_replicas: int, signature: ModelSignature
         )
 
 
-_UNTRAINED = type(Member("", "", "").train)()
+_UNTRAINED = TrainSettings()
 
 
 def _check_fixed_batch(member: Member, fixed: int, asked: str, faults: Faults) -> None:

@@ -64,9 +64,23 @@ class Plan:
     """The whole plan.
 
     Example:
-        >>> print(plan)
-        plan: 2 members on gpu:0 gpu:1 gpu:2 gpu:3
-        ...
+        >>> import composer
+        >>> print(composer.plan("parallel(digits, wine x auto) on gpus=2 merge=gpu"))
+        plan: 2 members on gpu:0 gpu:1
+        merge=gpu:0 weights=keep fuse=auto jit=auto
+        <BLANKLINE>
+        members
+          member  model   replicas     group  variables    parameters  FLOPs a row  why there
+          digits  digits  gpu:0        -      as they are           ?            ?  the least loaded device
+          wine    wine    gpu:0 gpu:1  -      as they are           ?            ?  one replica a device (`x auto`)
+        <BLANKLINE>
+        devices
+          device  replicas         parameters  FLOPs a step  weights  slots  activations
+          gpu:0   digits, wine[0]           ?             ?        ?      ?            ?
+          gpu:1   wine[1]                   0             ?      0 B    0 B            ?
+        <BLANKLINE>
+        notes
+          no model's FLOPs are known before it is loaded: all members count as equal
     """
 
     composition: Composition

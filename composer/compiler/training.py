@@ -132,6 +132,8 @@ def _by_output(value: nodes.Value, family: str, faults: Faults) -> ir.Value:
     if isinstance(value, nodes.Literal) and value.value is None:
         return None
     if isinstance(value, nodes.ListValue):
+        if family == "loss" and not value.items:
+            faults.error("MG208", "`loss` cannot be an empty list", value.span, label="expected a loss for each output")
         return tuple(_by_output(item, family, faults) for item in value.items)
     if isinstance(value, nodes.MapValue):
         return ir.Map(tuple((_output(key, faults), _by_output(item, family, faults)) for key, item in value.items))

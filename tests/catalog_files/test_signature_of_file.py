@@ -34,6 +34,15 @@ def dict_ends() -> keras.Model:
     return keras.Model(ends, {"z": layers.Dense(2)(added), "c": layers.Dense(1)(added)})
 
 
+def nested_ends() -> keras.Model:
+    ends = {
+        "b": [layers.Input((3,), name="first"), layers.Input((3,), name="second")],
+        "a": layers.Input((3,), name="a"),
+    }
+    added = layers.Add()([ends["a"], *ends["b"]])
+    return keras.Model(ends, {"out": {"y": layers.Dense(2)(added), "x": layers.Dense(1)(added)}})
+
+
 def shared_layer() -> keras.Model:
     first, second, dense = layers.Input((5,), name="first"), layers.Input((5,), name="second"), layers.Dense(4)
     return keras.Model([first, second], layers.Subtract()([dense(first), dense(second)]))
@@ -143,6 +152,7 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     "dot": dot,
     "two_inputs": two_inputs,
     "dict_ends": dict_ends,
+    "nested_ends": nested_ends,
     "shared_layer": shared_layer,
     "nested": nested,
     "residual": residual,
