@@ -1,0 +1,29 @@
+"""Whatever a spec says, the compiler answers with a plan or with diagnostics."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from composer.compiler.planner import plan, topology_for
+from composer.compiler.resolver import diagnose, resolve
+from composer.compiler.schema import validate_plan
+from composer.errors import SpecError
+from composer.language import nodes
+from composer.source import SourceText
+from tests.language.strategies import specs
+
+SOURCE = SourceText("")
+
+
+@settings(max_examples=200, deadline=None)
+@given(specs)
+def test_any_tree_gives_a_plan_or_diagnostics(spec: nodes.Spec) -> None:
+    found = diagnose(spec, SOURCE)
+    try:
+        composition = resolve(spec, SOURCE)
+        validate_plan(plan(composition, topology_for(composition), source=SOURCE).to_dict())
+    except SpecError as error:
+        assert error.diagnostics
+        assert str(error)
+    else:
+        assert [fault for fault in found if fault.severity == "error"] == []
