@@ -18,12 +18,14 @@ SOURCE = SourceText("")
 @settings(max_examples=200, deadline=None)
 @given(specs)
 def test_any_tree_gives_a_plan_or_diagnostics(spec: nodes.Spec) -> None:
-    found = diagnose(spec, SOURCE)
+    errors = [fault for fault in diagnose(spec, SOURCE) if fault.severity == "error"]
+    if errors:
+        return
     try:
         composition = resolve(spec, SOURCE)
-        validate_plan(plan(composition, topology_for(composition), source=SOURCE).to_dict())
-    except SpecError as error:
-        assert error.diagnostics
-        assert str(error)
+        document = plan(composition, topology_for(composition), source=SOURCE).to_dict()
+    except SpecError as error:  # which composition is meant, or what only a plan tells
+        codes = {fault.code for fault in error.diagnostics}
+        assert codes == {"MG202"} or all(code.startswith("MG3") for code in codes)  # noqa: PT017
     else:
-        assert [fault for fault in found if fault.severity == "error"] == []
+        validate_plan(document)
