@@ -26,6 +26,6 @@ def test_any_tree_gives_a_plan_or_diagnostics(spec: nodes.Spec) -> None:
         document = plan(composition, topology_for(composition), source=SOURCE).to_dict()
     except SpecError as error:  # which composition is meant, or what only a plan tells
         codes = {fault.code for fault in error.diagnostics}
-        assert codes == {"MG202"} or all(code.startswith("MG3") for code in codes)  # noqa: PT017
+        assert codes == {"MG202"} or all(code.startswith("MG3") for code in codes)
     else:
         validate_plan(document)
