@@ -29,7 +29,7 @@ class ModelSignature:
         trainable: False for a SavedModel folder, which can predict and be exported only.
         fixed_batch: the batch size baked into an input, if any: such a model cannot be split or grouped.
         stateful_layers: names of layers that carry state from batch to batch (stateful RNNs): cannot be split.
-        coupled_layers: names of layers that mix rows in training (batch normalization): a split changes their statistics.
+        coupled_layers: names of layers that mix rows in training (batch normalization): a split changes what they see.
         row_losses: names of layers that add a loss per call (activity regularizers, `add_loss`): cannot be split.
         rank0_outputs: names of outputs without a batch axis: cannot be split or grouped.
     """
@@ -50,4 +50,4 @@ class ModelSignature:
 
 
 ModelCatalog = Mapping[str, "ModelSignature | None"]
-"""Model name -> its signature; None where the name is known (a caller passes the model, a file exists) but nothing else."""
+"""Model name -> its signature; None where the name alone is known (a caller passes the model, or a file exists)."""

@@ -42,7 +42,7 @@ class DeviceError(ComposerError):
 
 
 class GraphError(ComposerError):
-    """A model cannot be placed, split, grouped or joined as its spec asks; the message names the member and the layer."""
+    """A model cannot be placed, split, grouped or joined as asked; the message names the member and the layer."""
 
 
 class DataError(ComposerError, ValueError):

@@ -9,7 +9,10 @@ CODES: tuple[Code, ...] = (
         code="MG201",
         slug="no-composition",
         summary="A spec composes nothing.",
-        why="A spec says what its models, data and training are for in one composition; without one there is nothing to run.",
+        why=(
+            "A spec says what its models, data and training are for in one composition; without one there "
+            "is nothing to run."
+        ),
         example='model wine = "models/wine.keras"',
         mend="Add a composition, e.g. `parallel(wine)`.",
     ),
@@ -18,7 +21,8 @@ CODES: tuple[Code, ...] = (
         slug="which-composition",
         summary="It is not clear which composition is meant.",
         why=(
-            "A spec holds at most one unnamed composition, which is the one that runs. Named ones (`let NAME = ...`) run when "
+            "A spec holds at most one unnamed composition, which is the one that runs. Named ones (`let "
+            "NAME = ...`) run when "
             "they are picked by a name that exists."
         ),
         example="let small = parallel(a)\nlet large = parallel(a, b)",
@@ -45,7 +49,8 @@ CODES: tuple[Code, ...] = (
         slug="duplicate-member",
         summary="Two members would have the same name.",
         why=(
-            "A member's name is the key of its data, history, metrics, predictions and export. `copies=3` names its members "
+            "A member's name is the key of its data, history, metrics, predictions and export. `copies=3` "
+            "names its members "
             "`model_0` to `model_2`, so these count too."
         ),
         example="parallel(a, a)",
@@ -55,7 +60,10 @@ CODES: tuple[Code, ...] = (
         code="MG206",
         slug="unknown-member",
         summary="A `data` or `train` statement belongs to no member.",
-        why="These statements go by the name of a branch or of one of its members; the alias (`as`) is the branch's name.",
+        why=(
+            "These statements go by the name of a branch or of one of its members; the alias (`as`) is the "
+            "branch's name."
+        ),
         example='data wines = "wine.csv" target=cultivar\nparallel(wine)',
         mend="Correct the name.",
     ),
@@ -79,7 +87,10 @@ CODES: tuple[Code, ...] = (
         code="MG209",
         slug="length-mismatch",
         summary="A list has not as many entries as there are copies or replicas.",
-        why="A list inside `optimizer=` or as `seed=` gives one value to each copy; a list of `at=` one device to each replica.",
+        why=(
+            "A list inside `optimizer=` or as `seed=` gives one value to each copy; a list of `at=` one "
+            "device to each replica."
+        ),
         example="train a optimizer=sgd(learning_rate=[0.1, 0.01])\nparallel(a copies=3)",
         mend="Make both of one length, or give one value for all.",
     ),
@@ -103,7 +114,10 @@ CODES: tuple[Code, ...] = (
         code="MG212",
         slug="unknown-keras-name",
         summary="Keras has no optimizer, loss, metric or callback of this name.",
-        why="These are Keras' own, by class name (`EarlyStopping`), in snake case (`early_stopping`) or in short (`mse`).",
+        why=(
+            "These are Keras' own, by class name (`EarlyStopping`), in snake case (`early_stopping`) or in "
+            "short (`mse`)."
+        ),
         example="train a optimizer=adamm loss=mse\nparallel(a)",
         mend="Correct the name. What you wrote yourself is passed in Python.",
     ),

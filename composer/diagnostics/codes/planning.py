@@ -68,7 +68,8 @@ CODES: tuple[Code, ...] = (
         slug="batch-coupled-layers",
         summary="Replicas of a model with batch statistics do not train exactly like the model alone.",
         why=(
-            "Batch normalization takes its statistics over the rows it sees, which are those of one replica, and updates its "
+            "Batch normalization takes its statistics over the rows it sees, which are those of one "
+            "replica, and updates its "
             "moving averages once a replica. Predictions are not affected."
         ),
         example="parallel(m x2)    # where `m` has a BatchNormalization layer",
