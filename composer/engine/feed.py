@@ -40,6 +40,11 @@ class ArrayRows:
     def num_batches(self) -> int | None:
         return math.ceil(self.num_rows / self.batch_size)
 
+    @property
+    def batch_spec(self) -> Any:
+        """The structure of one batch, its number of rows open."""
+        return keras.tree.map_structure(lambda array: tf.TensorSpec((None, *array.shape[1:]), array.dtype), self.arrays)
+
 
 @dataclass(frozen=True)
 class DatasetRows:
@@ -52,6 +57,11 @@ class DatasetRows:
         """None where the dataset cannot tell."""
         cardinality = int(self.dataset.cardinality())
         return cardinality if cardinality >= 0 else None
+
+    @property
+    def batch_spec(self) -> Any:
+        """The structure of one batch."""
+        return self.dataset.element_spec
 
     def end_epoch(self) -> None:
         """Draw from a shuffling dataset's random state what Keras' own `fit` draws between two epochs.
@@ -116,20 +126,22 @@ class Feed:
 
 
 def joint_feed(rows: Mapping[str, Rows]) -> Feed:
-    """Join the rows of several members. An epoch is as long as its longest member, or endless where a length is not
-    known:
-    then the step in which no member has a batch is the end of it."""
+    """Join the rows of several members.
+
+    An epoch is as long as its longest member. Where a length is not known the joint dataset has no end; the step in
+    which
+    no member has a batch is the end of the epoch.
+    """
     gates = {name: Gate.create() for name in rows}
-    batches = {name: _member_batches(source, gates[name]) for name, source in rows.items()}
+    steps = {name: _member_steps(source, gates[name]) for name, source in rows.items()}
     num_batches = {name: source.num_batches for name, source in rows.items()}
-    joint = tf.data.Dataset.zip({name: _optional(dataset) for name, dataset in batches.items()})
+    joint = tf.data.Dataset.zip(steps)
     if None not in num_batches.values():
         joint = joint.take(max(count or 0 for count in num_batches.values()))
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # a second pass over the graph, for nothing
     joint = joint.with_options(options).prefetch(tf.data.AUTOTUNE)
-    specs = {name: dataset.element_spec for name, dataset in batches.items()}
-    return Feed(joint, specs, num_batches, gates, dict(rows))
+    return Feed(joint, {name: source.batch_spec for name, source in rows.items()}, num_batches, gates, dict(rows))
 
 
 def epoch_order(num_rows: int, seed: int, epoch: Any) -> tf.Tensor:
@@ -139,45 +151,61 @@ def epoch_order(num_rows: int, seed: int, epoch: Any) -> tf.Tensor:
     return tf.cast(tf.argsort(keys, stable=True), tf.int64)
 
 
-def _member_batches(rows: Rows, gate: Gate) -> tf.data.Dataset:
-    """One epoch of a member's batches; none where the gate is shut when the epoch begins."""
-    epoch = tf.data.Dataset.range(1).filter(lambda _: gate.present.read_value())
-    if isinstance(rows, DatasetRows):
-        return epoch.flat_map(lambda _: rows.dataset)
-    indices = epoch.flat_map(lambda _: _index_batches(rows, gate))
+def _member_steps(rows: Rows, gate: Gate) -> tf.data.Dataset:
+    """One epoch of a member's batches as optionals, none where its gate is shut when the epoch begins; then empty ones
+    without end."""
+    present = _array_steps(rows, gate) if isinstance(rows, ArrayRows) else _dataset_steps(rows, gate)
+    empty = tf.data.Dataset.from_tensors(tf.experimental.Optional.empty(rows.batch_spec))
+    return present.concatenate(empty.repeat())
+
+
+# Every function a dataset maps is built for each `fit` and instantiated for each epoch: few of them, and none that
+# AutoGraph has to rewrite.
+
+
+def _array_steps(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
+    @tf.autograph.experimental.do_not_convert
+    def index_batches(_: tf.Tensor) -> tf.data.Dataset:
+        return _index_batches(rows, gate)
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(index: tf.Tensor, arrays: tuple[Any, ...]) -> tf.experimental.Optional:
+        gathered = keras.tree.map_structure(lambda array: tf.gather(array, index, axis=0), arrays)
+        return tf.experimental.Optional.from_value(gathered)
+
+    indices = tf.data.Dataset.range(1).flat_map(index_batches)
     # Passed as an element, as Keras does: a captured array would be copied into the function's graph.
     held = tf.data.Dataset.from_tensors(rows.arrays).repeat()
-
-    def gather(index: tf.Tensor, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        return keras.tree.map_structure(lambda array: tf.gather(array, index, axis=0), arrays)
-
-    batches = tf.data.Dataset.zip((indices, held))
-    return batches.map(
-        lambda index, arrays: gather(index, arrays), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-    )
+    return tf.data.Dataset.zip((indices, held)).map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _index_batches(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
+    """The rows of each batch of one epoch. Full batches and the last one have one spec, whatever the number of rows, so
+    that programs traced on it are shared."""
     if rows.shuffle:
         order = epoch_order(rows.num_rows, rows.seed, gate.epoch.read_value())
     else:
         order = tf.range(rows.num_rows, dtype=tf.int64)
-    full = rows.num_rows // rows.batch_size * rows.batch_size
-    batches = tf.data.Dataset.from_tensor_slices(tf.reshape(order[:full], (-1, rows.batch_size)))
-    if full == rows.num_rows:
-        # Both kinds of batch have one spec, whatever the number of rows: the programs traced on it are shared.
-        return batches.map(lambda index: tf.ensure_shape(tf.reshape(index, [-1]), [None]))
-    return batches.concatenate(tf.data.Dataset.from_tensors(order[full:]))
+    num_full = rows.num_rows // rows.batch_size
+    full, rest = order[: num_full * rows.batch_size], order[num_full * rows.batch_size :]
+    batches = tf.data.Dataset.from_tensor_slices(tf.reshape(full, (num_full, rows.batch_size)))
+    batches = batches.concatenate(tf.data.Dataset.from_tensors(rest)).take(rows.num_batches)
+    return batches.take(tf.where(gate.present.read_value(), tf.constant(-1, tf.int64), 0))
 
 
-def _optional(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The dataset's elements as optionals, then empty ones without end."""
-    spec = dataset.element_spec
-    present = dataset.map(lambda *batch: tf.experimental.Optional.from_value(_as_element(spec, batch)))
-    empty = tf.data.Dataset.range(1).map(lambda _: tf.experimental.Optional.empty(spec))
-    return present.concatenate(empty.repeat())
+def _dataset_steps(rows: DatasetRows, gate: Gate) -> tf.data.Dataset:
+    spec = rows.batch_spec
 
+    @tf.autograph.experimental.do_not_convert
+    def batches(_: tf.Tensor) -> tf.data.Dataset:
+        return rows.dataset
 
-def _as_element(spec: Any, batch: tuple[Any, ...]) -> Any:
-    """Undo the unpacking that `map` does to tuples."""
-    return batch if isinstance(spec, tuple) else batch[0]
+    @tf.autograph.experimental.do_not_convert
+    def optional(*batch: Any) -> tf.experimental.Optional:
+        return tf.experimental.Optional.from_value(batch if isinstance(spec, tuple) else batch[0])
+
+    # Skipped as a whole: one that is taken 0 elements of would still draw an order.
+    present = tf.data.Dataset.range(1).filter(
+        tf.autograph.experimental.do_not_convert(lambda _: gate.present.read_value())
+    )
+    return present.flat_map(batches).map(optional)
