@@ -2,14 +2,13 @@
 
 A member's rows come from its arrays or from its own `tf.data.Dataset`. The joint dataset yields a dict with an optional
 batch a member, so that members of unlike lengths run side by side: nothing is padded, repeated or lost, and a member
-    that
-is through or has stopped is skipped.
+that is through or has stopped is skipped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +66,8 @@ class DatasetRows:
         """Draw from a shuffling dataset's random state what Keras' own `fit` draws between two epochs.
 
         Every iterator a dataset gives takes its order from that state, and Keras makes one more than it uses at the
-        end of
-        an epoch whose length it knows; without it the orders of later epochs would differ from the member's alone.
+        end of an epoch whose length it knows; without it the orders of later epochs would differ from the member's
+        alone.
         """
         if self.num_batches is not None:
             iter(self.dataset)
@@ -129,8 +128,7 @@ def joint_feed(rows: Mapping[str, Rows]) -> Feed:
     """Join the rows of several members.
 
     An epoch is as long as its longest member. Where a length is not known the joint dataset has no end; the step in
-    which
-    no member has a batch is the end of the epoch.
+    which no member has a batch is the end of the epoch.
     """
     gates = {name: Gate.create() for name in rows}
     steps = {name: _member_steps(source, gates[name]) for name, source in rows.items()}
@@ -164,19 +162,18 @@ def _member_steps(rows: Rows, gate: Gate) -> tf.data.Dataset:
 
 
 def _array_steps(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
-    @tf.autograph.experimental.do_not_convert
     def index_batches(_: tf.Tensor) -> tf.data.Dataset:
         return _index_batches(rows, gate)
 
-    @tf.autograph.experimental.do_not_convert
     def batch(index: tf.Tensor, arrays: tuple[Any, ...]) -> tf.experimental.Optional:
         gathered = keras.tree.map_structure(lambda array: tf.gather(array, index, axis=0), arrays)
         return tf.experimental.Optional.from_value(gathered)
 
-    indices = tf.data.Dataset.range(1).flat_map(index_batches)
+    indices = tf.data.Dataset.range(1).flat_map(_unconverted(index_batches))
     # Passed as an element, as Keras does: a captured array would be copied into the function's graph.
     held = tf.data.Dataset.from_tensors(rows.arrays).repeat()
-    return tf.data.Dataset.zip((indices, held)).map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    steps = tf.data.Dataset.zip((indices, held))
+    return steps.map(_unconverted(batch), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _index_batches(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
@@ -196,16 +193,18 @@ def _index_batches(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
 def _dataset_steps(rows: DatasetRows, gate: Gate) -> tf.data.Dataset:
     spec = rows.batch_spec
 
-    @tf.autograph.experimental.do_not_convert
     def batches(_: tf.Tensor) -> tf.data.Dataset:
         return rows.dataset
 
-    @tf.autograph.experimental.do_not_convert
     def optional(*batch: Any) -> tf.experimental.Optional:
         return tf.experimental.Optional.from_value(batch if isinstance(spec, tuple) else batch[0])
 
     # Skipped as a whole: one that is taken 0 elements of would still draw an order.
-    present = tf.data.Dataset.range(1).filter(
-        tf.autograph.experimental.do_not_convert(lambda _: gate.present.read_value())
-    )
-    return present.flat_map(batches).map(optional)
+    present = tf.data.Dataset.range(1).filter(_unconverted(lambda _: gate.present.read_value()))
+    return present.flat_map(_unconverted(batches)).map(_unconverted(optional))
+
+
+def _unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is written: AutoGraph has nothing to rewrite in it."""
+    converted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+    return converted

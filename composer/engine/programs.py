@@ -1,8 +1,7 @@
 """Joint programs: one traced function that steps every member that has a batch and has not stopped.
 
 Each member's step stands under a condition. A member without a batch costs the test of a boolean; its weights, slots
-and
-statistics are not touched.
+and statistics are not touched.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class JointProgram:
         running: by member, a boolean variable; a member whose variable is false is skipped.
         eager: run op by op, for debugging.
         jit: `on` and `off` overrule each model's own `jit_compile`. A member with replicas is never compiled by XLA,
-            which
-            would ignore their devices.
+            which would ignore their devices.
     """
 
     def __init__(

@@ -14,10 +14,9 @@ def copy_model(name: str, model: keras.Model, seed: int) -> keras.Model:
     """A new model of the same architecture, with weights drawn from its own seed.
 
     Every seed in the model's config (initializers, dropout, augmentation) is replaced by one derived from `seed` and
-    the
-    place it stands at, so that two copies never share a draw and one seed always gives the same weights, whatever
-    else the
-    process has drawn. No global random state is read or set. Compile settings come along; the optimizer starts fresh.
+    the place it stands at, so that two copies never share a draw and one seed always gives the same weights, whatever
+    else the process has drawn. No global random state is read or set. Compile settings come along; the optimizer starts
+    fresh.
 
     Args:
         name: the member the copy is for, named in errors.

@@ -36,8 +36,7 @@ def lower(plan: Plan, models: Mapping[str, keras.Model]) -> JointGraph:
     """Build the joint graph of a plan.
 
     Every branch is `group? -> split? -> placed replicas -> merge? -> ungroup? -> output`, batch-major throughout. A
-    grouped
-    member's input is `(batch, group, ...)`, and so is its output.
+    grouped member's input is `(batch, group, ...)`, and so is its output.
 
     Args:
         plan: what runs where.

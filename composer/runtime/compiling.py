@@ -27,9 +27,8 @@ def compile_members(members: Mapping[str, Member], names: ByMember, settings: Ma
     """Compile the model of every member that a setting is given for.
 
     What a call leaves out for such a member stays as the member was compiled before, for its optimizer and loss;
-    metrics
-    and the rest take Keras' defaults. One optimizer or metric object given for several members is copied for each,
-    since
+    metrics and the rest take Keras' defaults. One optimizer or metric object given for several members is copied for
+    each, since
     its state belongs to one model.
 
     Args:
@@ -58,8 +57,7 @@ def check_compiled(members: Mapping[str, Member]) -> None:
 
     Raises:
         GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an
-            optimizer
-            object that several models hold.
+            optimizer object that several models hold.
     """
     holders: dict[int, Member] = {}
     for name, member in members.items():

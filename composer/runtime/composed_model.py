@@ -136,8 +136,7 @@ class ComposedModel(keras.Model):
             optimizer: name or object; one object for several members is copied for each.
             loss: name, object or function.
             **settings: `metrics`, `weighted_metrics`, `loss_weights`, `jit_compile`, `run_eagerly`, `auto_scale_loss`
-                as
-                `keras.Model.compile` takes them.
+                as `keras.Model.compile` takes them.
 
         Raises:
             DataError: if a dict names no member.
@@ -169,13 +168,11 @@ class ComposedModel(keras.Model):
                 `{member: x}` beside `y={member: y}`.
             y: targets by member, where `x` holds none.
             batch_size: rows a batch, for arrays; if left out what the spec's `train` says, else 32 (of a grouped
-                member its
-                group times that).
+                member its group times that).
             epochs: each member stops after its own; if left out what the spec's `train` says, else 1.
             verbose: as in Keras.
             callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are
-                joint
-                and see `member_metric`.
+                joint and see `member_metric`.
             **arguments: `validation_data`, `validation_split`, `validation_freq`, `validation_batch_size`, `shuffle`,
                 `class_weight`, `sample_weight`, `initial_epoch` as Keras' `fit` takes them.
 

@@ -46,8 +46,8 @@ def member_data(
     Args:
         names: the members.
         x: `{member: rows}`, where rows are `(x, y)`, `(x, y, sample_weight)`, `x` alone or a `tf.data.Dataset` of
-            batches;
-            or `{member: x}` beside `y` and `sample_weight`, the Keras way. With one member, its rows may stand alone.
+            batches; or `{member: x}` beside `y` and `sample_weight`, the Keras way. With one member, its rows may stand
+            alone.
         y: targets by member, if they are not in `x`.
         sample_weight: by member, if they are not in `x`.
         targets: whether a tuple is `(x, y, ...)`; in `predict` a tuple is the input itself.

@@ -299,8 +299,7 @@ def _set_auto_groups(joint: ComposedModel, request: FitRequest, rows: dict[str, 
     """`group=auto`: batch sizes that give all members the same number of steps an epoch.
 
     The member with the most steps among those without `group=auto` sets the pace; the batch of a grouped one becomes
-    as many
-    joint batches as it needs to keep up.
+    as many joint batches as it needs to keep up.
     """
     auto = [name for name, member in joint.members.items() if member.plan.member.group == "auto"]
     auto = [name for name in auto if request.batch_size[name] is None and isinstance(rows[name], ArrayRows)]

@@ -65,8 +65,7 @@ class ByMember:
             value: one for all, or a dict by member, branch or `"*"`; the nearest wins.
             default: for members that a dict leaves out.
             plain_dicts: whether one value may itself be a dict with strings as keys (a loss for each output); then a
-                dict
-                counts as by member only if it names one.
+                dict counts as by member only if it names one.
 
         Raises:
             DataError: if a key is neither a member nor a branch; it says which is near.
