@@ -61,7 +61,8 @@ class Fleet:
                 arguments.setdefault(key, {})[name] = value
             if member.validation is not None:
                 arguments.setdefault("validation_data", {})[name] = member.validation()
-        arguments["callbacks"] = {**self.callbacks, **fit.pop("callbacks", {})}
+        self.callbacks_of_all = fit.pop("callbacks", {}).get("*", [])
+        arguments["callbacks"] = {**self.callbacks, "*": self.callbacks_of_all}
         self.history = self.joint.fit({name: member.rows() for name, member in members.items()}, **{**arguments, **fit})
 
     def alone(self, name: str) -> tuple[keras.Model, dict[str, list[float]]]:
