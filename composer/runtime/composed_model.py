@@ -1,11 +1,9 @@
-"""`ComposedModel`: the joint Keras model. Keras' own `fit`, `evaluate` and `predict` drive it; results come back by
-member."""
+"""`ComposedModel`: the joint Keras model, driven by Keras' own `fit`, `evaluate` and `predict`."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,17 +12,16 @@ from typing import Any
 import keras
 
 from composer.compiler.plan import Plan
-from composer.engine.feed import Feed, Rows, joint_feed
+from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
-from composer.errors import DataError, GraphError
+from composer.errors import DataError, ExportError, GraphError
 from composer.export.saved_model import export_saved_model
 from composer.graph import devices
 from composer.graph.lowering import lower
 from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
-from composer.runtime.checks import check_rows
 from composer.runtime.compiling import SETTINGS, check_compiled, check_not_shared, compile_members
-from composer.runtime.data import member_data
+from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
 from composer.runtime.programs import ProgramCache
@@ -34,14 +31,6 @@ _NO_SINGLE_BATCHES = (
     "a joint model is stepped by its own `fit`, `evaluate` and `predict`; single batches are not supported. "
     "Call the joint model itself on one batch for each member, or a member's own model"
 )
-
-
-class JointHistory(keras.callbacks.History):
-    """What `fit` returns: `history` by `member_metric`, and `members[name].history` with the member's plain names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.members: dict[str, keras.callbacks.History] = {}
 
 
 @keras.saving.register_keras_serializable(package="composer")
@@ -198,7 +187,7 @@ class ComposedModel(keras.Model):
         session = fitting.session(self, self._programs, request, rows, history)
         self._session = session
         try:
-            with _quiet_about_lengths(session.feed, session.validation_feed):
+            with fitting.quiet_about_lengths(session.feed, session.validation_feed):
                 super().fit(
                     session.feed.dataset,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
@@ -235,17 +224,11 @@ class ComposedModel(keras.Model):
         """
         if arguments.pop("_use_cached_eval_dataset", False):  # Keras validates within `fit`
             return self._validate(x, verbose=verbose, **arguments)
-        given = member_data(self._by_member, x, y, sample_weight)
-        check_compiled({name: self._members[name] for name in given})
-        sizes = self._by_member.spread("`batch_size`", batch_size)
-        rows = {}
-        for name, data in given.items():
-            check_rows(self._members[name], data, targets=True)
-            rows[name] = fitting.member_rows(self._members[name], data, sizes[name])
+        rows = fitting.evaluation_rows(self, x, y, sample_weight, batch_size)
         results: dict[str, dict[str, float]] = {}
         for names in fitting.without_shared_models(self._members, rows):
             results.update(self._evaluate({name: rows[name] for name in names}, verbose=verbose, **arguments))
-        return {name: results[name] for name in given}
+        return {name: results[name] for name in rows}
 
     def _evaluate(self, rows: Mapping[str, Rows], **arguments: Any) -> dict[str, dict[str, float]]:
         """Evaluate members side by side, none of which share a model."""
@@ -256,7 +239,7 @@ class ComposedModel(keras.Model):
         self._evaluation = Pass(program, endless=feed.endless)
         try:
             self._evaluation.begin()
-            with _quiet_about_lengths(feed):
+            with fitting.quiet_about_lengths(feed):
                 super().evaluate(feed.dataset, return_dict=True, **arguments)
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
@@ -283,29 +266,18 @@ class ComposedModel(keras.Model):
             raise DataError(
                 f"`predict` of several models takes no `steps`: give the rows to predict. Received: steps={steps}"
             )
-        given = member_data(self._by_member, x, targets=False)
-        sizes = self._by_member.spread("`batch_size`", batch_size)
-        for name, data in given.items():
-            check_rows(self._members[name], data, targets=False)
-        outputs = {
-            name: no_rows(self._members[name].model)
-            for name, data in given.items()
-            if data.dataset is None and data.num_rows == 0
-        }
-        rows = {
-            name: fitting.member_rows(self._members[name], data, sizes[name])
-            for name, data in given.items()
-            if name not in outputs
-        }
-        if rows:
-            feed = joint_feed(rows)
-            program = self._programs.predicting([self._members[name].unit for name in rows], feed)
+        rows = fitting.prediction_rows(self, x, batch_size)
+        outputs = {name: no_rows(self._members[name].model) for name, source in rows.items() if source is None}
+        rows_to_run = {name: source for name, source in rows.items() if source is not None}
+        if rows_to_run:
+            feed = joint_feed(rows_to_run)
+            program = self._programs.predicting([self._members[name].unit for name in rows_to_run], feed)
             taken: list[dict[str, Any]] = []
             step = fitting.prediction_step(program, taken, endless=feed.endless)
-            with _quiet_about_lengths(feed), self._predicting(step):
+            with fitting.quiet_about_lengths(feed), self._predicting(step):
                 super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
-            outputs.update({name: join_steps(self._members[name], taken) for name in rows})
-        return {name: outputs[name] for name in given}
+            outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})
+        return {name: outputs[name] for name in rows}
 
     # The points at which Keras' loops are extended -------------------------------------------------------------------
 
@@ -369,12 +341,12 @@ class ComposedModel(keras.Model):
 
     # Saving --------------------------------------------------------------------------------------------------------
 
-    def export(self, filepath: str | Path, *, keep_devices: bool = False, **_: Any) -> Path:
-        """Write a SavedModel with one signature a member and `serving_default` for all, as the next version under a
-        folder.
+    def export(self, filepath: str | Path, format: str = "tf_saved_model", *, keep_devices: bool = False) -> Path:
+        """Write a SavedModel as the next version under a folder: a signature a member, `serving_default` for all.
 
         Args:
             filepath: the folder that holds the versions.
+            format: `tf_saved_model`, the only one for several models in one artefact.
             keep_devices: keep replicas and device names in the graph, for a server with the same devices.
 
         Returns:
@@ -383,6 +355,11 @@ class ComposedModel(keras.Model):
         Raises:
             ExportError: if it cannot be written; earlier versions are untouched.
         """
+        if format != "tf_saved_model":
+            raise ExportError(
+                f"a joint model is exported as `tf_saved_model`. Received: format={format!r}. For other formats export "
+                f'a member alone: `joint.members["{next(iter(self._members))}"].model.export(..., format={format!r})`'
+            )
         return export_saved_model(self, Path(filepath), keep_devices=keep_devices)
 
     def get_config(self) -> dict[str, Any]:
@@ -403,14 +380,3 @@ class ComposedModel(keras.Model):
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Nothing to do: each member's model carries its own settings."""
-
-
-@contextlib.contextmanager
-def _quiet_about_lengths(*feeds: Feed | None) -> Iterator[None]:
-    """Keras warns when a dataset of unknown length ends; that is how such a dataset's epoch ends."""
-    if not any(feed.endless for feed in feeds if feed is not None):
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Your input ran out of data", category=UserWarning)
-        yield

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +18,16 @@ from composer.engine.feed import ArrayRows, DatasetRows, Feed, Rows, joint_feed
 from composer.engine.programs import JointProgram, to_python
 from composer.errors import DataError
 from composer.runtime.checks import check_rows
+from composer.runtime.compiling import check_compiled
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
+from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import as_numpy
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import MemberRun, TrainingSession
 
 if TYPE_CHECKING:
-    from composer.runtime.composed_model import ComposedModel, JointHistory
+    from composer.runtime.composed_model import ComposedModel
 
 DEFAULT_BATCH_SIZE = 32  # Keras'
 
@@ -143,6 +147,37 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
         size = request.validation_batch_size[name] or request.batch_size[name]
         rows.validation[name] = member_rows(members[name], data, size)
     _check_validation_lengths(request, rows.validation)
+    return rows
+
+
+def evaluation_rows(joint: ComposedModel, x: Any, y: Any, sample_weight: Any, batch_size: Any) -> dict[str, Rows]:
+    """Check and convert the rows of the members to evaluate.
+
+    Raises:
+        DataError: if rows do not fit their member.
+        GraphError: if a member is not compiled.
+    """
+    given = member_data(joint._by_member, x, y, sample_weight)
+    check_compiled({name: joint.members[name] for name in given})
+    sizes = joint._by_member.spread("`batch_size`", batch_size)
+    for name, data in given.items():
+        check_rows(joint.members[name], data, targets=True)
+    return {name: member_rows(joint.members[name], data, sizes[name]) for name, data in given.items()}
+
+
+def prediction_rows(joint: ComposedModel, x: Any, batch_size: Any) -> dict[str, Rows | None]:
+    """Check and convert the rows of the members to predict; None for a member that was given 0 rows.
+
+    Raises:
+        DataError: if rows do not fit their member.
+    """
+    given = member_data(joint._by_member, x, targets=False)
+    sizes = joint._by_member.spread("`batch_size`", batch_size)
+    rows: dict[str, Rows | None] = {}
+    for name, data in given.items():
+        check_rows(joint.members[name], data, targets=False)
+        empty = data.dataset is None and data.num_rows == 0
+        rows[name] = None if empty else member_rows(joint.members[name], data, sizes[name])
     return rows
 
 
@@ -310,3 +345,14 @@ def _set_auto_groups(joint: ComposedModel, request: FitRequest, rows: dict[str, 
         pace = max(paces) if paces else source.num_batches or 1
         group = max(1, math.ceil(source.num_rows / pace / DEFAULT_BATCH_SIZE))
         rows[name] = ArrayRows(source.arrays, source.num_rows, group * DEFAULT_BATCH_SIZE, source.shuffle, source.seed)
+
+
+@contextmanager
+def quiet_about_lengths(*feeds: Feed | None) -> Iterator[None]:
+    """Keras warns when a dataset of unknown length ends; that is how such a dataset's epoch ends."""
+    if not any(feed.endless for feed in feeds if feed is not None):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Your input ran out of data", category=UserWarning)
+        yield
