@@ -18,9 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         130 interrupted, 141 nobody reads the results any more.
 
     Example:
-        >>> from composer.cli import main
-        >>> main(["check", "examples/quickstart.mgpu"])
-        examples/quickstart.mgpu: no faults
+        >>> main(["--version"])
+        composer ...
         0
     """
     HASTE.begin()

@@ -75,7 +75,7 @@ def _show_fault(error: ComposerError, terminal: Terminal) -> None:
         terminal.diagnostics(error.diagnostics)
     else:
         terminal.label("error", str(error))
-    if isinstance(error, DeviceError) and terminal.start_messages:
+    if isinstance(error, DeviceError) and "GPU" in str(error) and terminal.start_messages:
         terminal.label("note", f"while it started, TensorFlow said:\n{terminal.start_messages}")
 
 

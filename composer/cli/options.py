@@ -75,9 +75,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 def path_argument(name: str, metavar: str, **more: Any) -> Callable[[Function], Function]:
     """A path that the verb itself looks for, so that its absence is told in composer's own words."""
-    return click.argument(name, metavar=metavar, type=click.Path(path_type=Path), **more)
+    return click.argument(name, metavar=metavar, type=click.Path(path_type=Path, readable=False), **more)
 
 
 def out_option(metavar: str, help: str) -> Callable[[Function], Function]:
     """`-o`, the folder that a verb writes into."""
-    return click.option("-o", "--out", metavar=metavar, type=click.Path(path_type=Path), required=True, help=help)
+    return click.option(
+        "-o", "--out", metavar=metavar, type=click.Path(path_type=Path, readable=False), required=True, help=help
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ _QUIET = {
     "GRPC_VERBOSITY": "ERROR",
 }
 """Environment variables that are set unless the user has. They do not silence the import, so its stderr is caught."""
+
+
+_PREAMBLE = "WARNING: All log messages before absl::InitializeLog()"
+_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
 
 
 def start_tensorflow(terminal: Terminal) -> DeviceTopology:
@@ -48,7 +53,13 @@ def start_tensorflow(terminal: Terminal) -> DeviceTopology:
             caught.show()
             raise
         finally:
-            terminal.start_messages = caught.text()
+            terminal.start_messages = told(caught.text())
+
+
+def told(log: str) -> str:
+    """The messages of a log of TensorFlow's, each once, without dates, processes and places in its sources."""
+    lines = [_PREFIX.sub("", line) for line in log.splitlines() if not line.startswith(_PREAMBLE)]
+    return "\n".join(dict.fromkeys(lines))
 
 
 class Caught:
@@ -88,9 +99,10 @@ def caught_stderr() -> Iterator[Caught]:
     except OSError:  # the process has no stderr
         yield Caught(sys.stderr, str, lambda: None)
         return
-    was_enabled = faulthandler.is_enabled()
+    watches = not faulthandler.is_enabled()
     with tempfile.TemporaryFile() as file, os.fdopen(saved, "w") as real:
-        faulthandler.enable(real)
+        if watches:
+            faulthandler.enable(real)
 
         def read() -> str:  # by `pread`: descriptor 2 shares the file's position
             length = os.fstat(file.fileno()).st_size
@@ -105,6 +117,5 @@ def caught_stderr() -> Iterator[Caught]:
             yield Caught(real, read, restore)
         finally:
             restore()
-            faulthandler.disable()
-            if was_enabled:
-                faulthandler.enable()
+            if watches:
+                faulthandler.disable()

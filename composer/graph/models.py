@@ -13,7 +13,7 @@ import keras
 from composer.compiler.ir import Composition
 from composer.diagnostics.near import quoted_list
 from composer.errors import ComposerWarning, GraphError
-from composer.graph.factories import FactoryFault, call_factory, default_seed
+from composer.graph.factories import FactoryFault, call_factory, default_seed, seeded
 from composer.graph.hints import near_files
 from composer.graph.saved_models import SavedModelFault, is_saved_model, is_servable_only, load_saved_model
 from composer.language import nodes
@@ -21,6 +21,8 @@ from composer.language import nodes
 __all__ = ["is_servable_only", "load_model", "load_models"]
 
 H5_SUFFIXES = (".h5", ".hdf5")
+_UNUSED_OPTIMIZER = r"Skipping variable loading for optimizer .* the saved optimizer has [0-2] variables"
+"""What Keras says of a model that was compiled and never trained: its optimizer has no slots to load."""
 _CUSTOM_CLASS = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown (?:layer|object): '?([\w.>]+)'?")
 
 
@@ -34,8 +36,8 @@ def load_models(
 ) -> dict[str, keras.Model]:
     """Loads every model that the composition's members use and the spec gives a source for.
 
-    A factory is called under the seed of the first member that uses its model as it is (no copy), so a run with the
-    same spec starts from the same weights.
+    Each is loaded under the seed of the first member that uses it as it is (no copy), so a run with the same spec
+    starts from the same weights, and from the same state of its random layers.
 
     Args:
         composition: the composition; models that the caller passes in (source None) are left out.
@@ -90,7 +92,8 @@ def load_model(
         allow_python: whether a factory may run.
         custom_objects: classes and functions by name, as in `keras.saving.load_model`.
         safe_mode: False allows files that hold Python code (lambdas) to run it.
-        seed: what a factory's random numbers start from; if None, it follows from `name`.
+        seed: what the random numbers of a factory, and of a file's dropout, start from; if None, it follows from
+            `name`.
 
     Returns:
         The model.
@@ -105,14 +108,15 @@ def load_model(
         >>> load_model("wine", nodes.PathSource("wine.keras"), folder).count_params()
         4
     """
+    seed = default_seed(name) if seed is None else seed
     if isinstance(source, nodes.FactorySource):
-        seed = default_seed(name) if seed is None else seed
         return _from_factory(name, source, folder, seed, allow_python)
     path = folder / source.path
     if not path.exists():
         raise GraphError(f"the file of the model `{name}` is missing: {path}{near_files(path)}")
     if path.suffix == ".keras" or path.suffix.lower() in H5_SUFFIXES:
-        return _from_file(name, path, dict(custom_objects or {}), safe_mode)
+        with seeded(seed):  # files hold no state of dropout and its like: it is made anew
+            return _from_file(name, path, dict(custom_objects or {}), safe_mode)
     if path.is_dir():
         return _from_saved_model(name, path)
     raise GraphError(
@@ -175,7 +179,9 @@ def _from_file(name: str, path: Path, custom_objects: dict[str, Any], safe_mode:
 
 
 def _read(name: str, path: Path, custom_objects: dict[str, Any], safe_mode: bool, with_state: bool) -> keras.Model:
-    model = keras.saving.load_model(path, custom_objects=custom_objects, compile=with_state, safe_mode=safe_mode)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_UNUSED_OPTIMIZER)
+        model = keras.saving.load_model(path, custom_objects=custom_objects, compile=with_state, safe_mode=safe_mode)
     if not isinstance(model, keras.Model):
         raise GraphError(f"the file of the model `{name}` holds a {type(model).__name__}, not a keras.Model: {path}")
     return model

@@ -84,8 +84,12 @@ def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJo
         GraphError: a model cannot be loaded, or a member has no optimizer or loss.
 
     Example:
-        >>> job = prepare_fit(read("quickstart.mgpu"), FitOptions(epochs=2))  # `read` is `composer.pipeline.read`
-        >>> result = run_fit(job, Path("runs/first"))
+        >>> model_a.save("a.keras")
+        >>> np.savez("a.npz", x=xa, y=ya)
+        >>> spec = SourceText('model a = "a.keras" data a = "a.npz" train a optimizer=sgd loss=mse parallel(a)')
+        >>> result = run_fit(prepare_fit(spec, FitOptions(epochs=2)), Path("runs/first"))
+        >>> result.epochs("a")
+        2
     """
     tree = parse(source)
     if options.seed is not None:
@@ -180,8 +184,9 @@ def with_seed(tree: nodes.Spec, seed: int) -> nodes.Spec:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """What TensorFlow says of an operation that failed, without where in its graph."""
-    text = re.split(r"\[\[|\n\s*Detected at node|\nStack trace", error.message)[0]
+    """What TensorFlow says of an operation that failed: the line before `[[{{node ...}}]]`."""
+    found = re.search(r"([^\n]+)\n\s*\[\[", error.message)
+    text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
     return " ".join(text.split())[:400].rstrip(".")
 
 

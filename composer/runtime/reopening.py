@@ -39,8 +39,15 @@ def open_run(run: Run, *, allow_python: bool = False) -> ComposedModel:
         ComposerError: the run lacks a model, or the machine a device.
 
     Example:
+        >>> from composer.runtime.jobs import prepare_fit, run_fit
+        >>> from composer.runtime.run_folder import read_run
+        >>> model_a.save("a.keras")
+        >>> np.savez("a.npz", x=xa, y=ya)
+        >>> spec = SourceText('model a = "a.keras" data a = "a.npz" train a optimizer=sgd loss=mse parallel(a)')
+        >>> result = run_fit(prepare_fit(spec), Path("runs/first"))
         >>> joint = open_run(read_run(Path("runs/first")))
-        >>> joint.predict({"wine": x})
+        >>> joint.predict({"a": xa}, verbose=0)["a"].shape
+        (8, 1)
     """
     source = spec_of(run)
     composition = resolve(parse(source), source, graph=run.record.arguments.get("graph"))

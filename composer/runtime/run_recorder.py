@@ -13,7 +13,7 @@ from composer.errors import ComposerError
 from composer.runtime.run_folder import HasMembers, RunFolder, RunRecord, State
 
 SAVING_SHARE = 0.05
-"""Saving models between epochs may take this share of the time at most."""
+"""Saving models, and writing histories, may each take this share of the time between epochs at most."""
 LONGEST_LOSS = 30.0
 """Seconds of training that are kept unsaved even where saving is cheap."""
 
@@ -47,6 +47,8 @@ class RunRecorder:
         self._clock = clock
         self._saved_at = clock()
         self._cost = 0.0
+        self._written_at = clock()
+        self._history_cost = 0.0
 
     def callbacks(self, others: Mapping[str, list[keras.callbacks.Callback]] | None = None) -> dict[str, list[Any]]:
         """Callbacks for the joint `fit`, by member and, under `"*"`, joint; after the `others`."""
@@ -66,8 +68,12 @@ class RunRecorder:
         return {name: max(map(len, history.values()), default=0) for name, history in self.histories.items()}
 
     def update(self) -> bool:
-        """Writes the histories, and the models where that is due. Returns whether the models were saved."""
-        self.folder.write_history(self.histories)
+        """Writes the histories and the models, each where that is due. Returns whether the models were saved."""
+        start = self._clock()
+        if (start - self._written_at) * SAVING_SHARE >= self._history_cost:  # it grows with every epoch
+            self.folder.write_history(self.histories)
+            self._written_at = self._clock()
+            self._history_cost = self._written_at - start
         since = self._clock() - self._saved_at
         if since < LONGEST_LOSS or since * SAVING_SHARE < self._cost:
             return False
