@@ -29,8 +29,9 @@ def signature_of_file(path: Path) -> ModelSignature | None:
         user's own, and files that are missing or damaged, which loading them reports.
 
     Example:
-        >>> signature_of_file(Path("examples/models/wine.keras")).parameters
-        574
+        >>> model_a.save("a.keras")  # 3 inputs, 8 hidden units, 1 output
+        >>> signature_of_file(Path("a.keras")).parameters
+        41
     """
     if path.is_dir():
         return ModelSignature((), (), trainable=False) if (path / "saved_model.pb").is_file() else None

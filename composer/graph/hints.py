@@ -25,7 +25,8 @@ def near_files(path: Path) -> str:
     Names are compared without their suffix, since files of one kind share it.
 
     Example:
-        >>> near_files(folder / "wines.csv")        # the folder holds wine.csv
+        >>> (folder / "wine.csv").touch()
+        >>> near_files(folder / "wines.csv")
         '; did you mean `wine.csv`?'
     """
     folder = path.parent

@@ -61,8 +61,8 @@ def compile_arguments(member: str, settings: TrainSettings, model: keras.Model) 
     Example:
         >>> adam = Call("optimizer", "Adam", (("learning_rate", 1e-3),))
         >>> settings = TrainSettings(optimizer=adam, loss=Call("loss", "mse"))
-        >>> arguments = compile_arguments("wine", settings, model)
-        >>> model.compile(**arguments)
+        >>> arguments = compile_arguments("a", settings, model_a)
+        >>> model_a.compile(**arguments)
     """
     said: dict[str, Any] = {}
     if settings.optimizer is not None:
