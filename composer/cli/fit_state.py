@@ -59,6 +59,7 @@ class FitState:
         self.members = {name: MemberState(0, None, count) for name, count in rows.items()}
         self._clock = clock
         self._start = clock()
+        self._first_step: float | None = None
         self._longest_first = sorted(self.members, key=len, reverse=True)
         self._owners: dict[str, tuple[str, str] | None] = {}
 
@@ -78,7 +79,9 @@ class FitState:
         if not paces:
             return 0.0
         fraction, _ = min(paces, key=lambda pace: (pace[0] - 1) * pace[1])
-        return self.elapsed * (1 - fraction) / fraction if fraction > 0.02 else None
+        if self._first_step is None or fraction < 0.02:
+            return None
+        return (self._clock() - self._first_step) * (1 - fraction) / fraction  # what came before is done only once
 
     def begin_member(self, member: str, epochs: int, steps: int | None) -> None:
         state = self.members[member]
@@ -90,6 +93,7 @@ class FitState:
 
     def step(self, step: int, logs: Mapping[str, float]) -> None:
         now = self._clock()
+        self._first_step = now if self._first_step is None else self._first_step
         for state in self.members.values():
             if state.ended or (state.steps is not None and state.step >= state.steps):
                 continue

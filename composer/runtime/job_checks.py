@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -14,17 +14,25 @@ from composer.engine.units import overrides
 from composer.errors import ComposerWarning, DataError, GraphError
 from composer.graph.models import is_servable_only
 from composer.runtime.checks import check_rows
-from composer.runtime.data import member_data
+from composer.runtime.compiling import check_compiled, check_not_shared
+from composer.runtime.data import member_data, weighted_by_class
 from composer.runtime.files import Rows
 from composer.runtime.members import ByMember, Member
 
 
-def check_trainable(member: Member) -> None:
-    """Refuse a member that lacks an optimizer or a loss.
+def check_trainable(members: Mapping[str, Member]) -> None:
+    """Refuse members that lack an optimizer or a loss, or cannot be trained as they are.
 
     Raises:
         GraphError: it names the member and what to add to the spec.
     """
+    for member in members.values():
+        _check_settings(member)
+    check_compiled(members)
+    check_not_shared(members)
+
+
+def _check_settings(member: Member) -> None:
     model, train, branch = member.model, member.plan.member.train, member.plan.member.branch
     if is_servable_only(model):
         raise GraphError(
@@ -88,6 +96,9 @@ def check_arguments(members: Mapping[str, Member], arguments: Mapping[str, Mappi
             for name, rows in arguments.get(argument, {}).items():
                 (data,) = member_data(ByMember({name: (name,)}), {name: rows}).values()
                 check_rows(members[name], data, targets=True)
+                weights = members[name].plan.member.train.class_weight
+                if weights is not None and argument == "x":
+                    weighted_by_class(name, data, cast("dict[int, float]", weights.to_dict()))
     for name, size in arguments.get("batch_size", {}).items():
         group = members[name].plan.member.group
         if isinstance(group, int) and size % group:

@@ -10,7 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from composer.compiler.ir import TrainSettings
 from composer.errors import DataError, GraphError
 from composer.language import nodes
 from composer.language.parser import parse
@@ -23,7 +22,7 @@ from composer.runtime.progress import FitListener, StopBetweenBatches, progress_
 from composer.runtime.requirements import check_has_data
 from composer.runtime.run_folder import MemberRecord, RunFolder, RunRecord
 from composer.runtime.run_recorder import RunRecorder
-from composer.runtime.settings import fit_arguments, make_callbacks
+from composer.runtime.settings import make_callbacks
 from composer.source import SourceText
 
 
@@ -96,8 +95,7 @@ def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJo
         tree = with_seed(tree, options.seed)
     joint = build_joint(tree, source, {}, graph=options.graph, allow_python=options.allow_python)
     check_has_data(joint.plan)
-    for member in joint.members.values():
-        check_trainable(member)
+    check_trainable(joint.members)
     rows = training_rows(joint, source.folder, allow_python=options.allow_python)
     job = FitJob(source, options, joint, rows)
     check_arguments(joint.members, joint_arguments(job))
@@ -156,16 +154,17 @@ def run_fit(
 
 
 def joint_arguments(job: FitJob) -> dict[str, Any]:
-    """The arguments of `joint.fit` that the spec and the options give: rows, epochs, batch sizes and the like."""
-    arguments: dict[str, dict[str, Any]] = {"x": {}, "shuffle": {}, "validation_data": {}}
+    """The arguments of `joint.fit`: the rows, and what the options overrule. The rest it finds in the spec."""
+    arguments: dict[str, dict[str, Any]] = {"x": {}, "validation_data": {}, "epochs": {}, "batch_size": {}}
     for name, member in job.joint.members.items():
-        rows, planned = job.rows[name], member.plan.member
+        rows = job.rows[name]
         arguments["x"][name] = as_keras_takes(member.model, rows)
-        arguments["shuffle"][name] = planned.data.shuffle if planned.data is not None else True
         if rows.validation is not None:
             arguments["validation_data"][name] = as_keras_takes(member.model, rows.validation)
-        for key, value in _settings(planned.train, rows, job.options).items():
-            arguments.setdefault(key, {})[name] = value
+        if job.options.epochs is not None:
+            arguments["epochs"][name] = job.options.epochs
+        if job.options.batch_size is not None and rows.num_rows is not None:  # a dataset holds its own batches
+            arguments["batch_size"][name] = job.options.batch_size
     return {key: values for key, values in arguments.items() if values}
 
 
@@ -188,15 +187,6 @@ def _reason(error: tf.errors.OpError) -> str:
     found = re.search(r"([^\n]+)\n\s*\[\[", error.message)
     text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
     return " ".join(text.split())[:400].rstrip(".")
-
-
-def _settings(train: TrainSettings, rows: Rows, options: FitOptions) -> dict[str, Any]:
-    settings = fit_arguments(train)
-    if options.epochs is not None:
-        settings["epochs"] = options.epochs
-    if options.batch_size is not None and rows.num_rows is not None:  # a dataset holds its own batches
-        settings["batch_size"] = options.batch_size
-    return settings
 
 
 def _record(job: FitJob, spec_path: Path | None) -> RunRecord:

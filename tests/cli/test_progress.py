@@ -64,7 +64,7 @@ def test_state_counts_epochs_batches_and_rows(state: FitState, clock: Clock) -> 
     assert a.logs == {"loss": 0.5, "val_loss": 0.7}
     assert a.rate == pytest.approx(50.0)  # half of 100 rows in the second that the epoch runs
     assert (b.ended, b.stopped_early, b.fraction, b.logs["loss"]) == (True, False, 1.0, 3.0)
-    assert state.remaining == pytest.approx(2.0 * 0.625 / 0.375)
+    assert state.remaining == pytest.approx(1.0 * 0.625 / 0.375)  # at the pace since the first batch
 
 
 def test_a_member_that_stops_early(clock: Clock) -> None:
@@ -85,7 +85,7 @@ def test_logs_of_members_whose_names_begin_alike() -> None:
 
 def test_table(state: FitState) -> None:
     title, head, a, b = drawn(state)
-    assert title == "2 members, 1 done   2 s, about 4 s left"
+    assert title == "2 members, 1 done   2 s, about 2 s left"
     assert head.split() == ["member", "epoch", "loss", "val_loss", "accuracy", "rows/s"]
     assert a.split()[:2] == ["a", "2/4"]
     assert a.split()[-3:] == ["0.5", "0.7", "50"]
