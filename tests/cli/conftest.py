@@ -21,6 +21,13 @@ train a optimizer=sgd(learning_rate=0.05) loss=mse metrics=[mae] batch=8 epochs=
 train b optimizer=adam loss=sparse_categorical_crossentropy metrics=[accuracy] batch=4 epochs=3
 parallel(a, b)
 """
+SMALL = """\
+model a = "a.keras"
+data a = "a.npz"
+train a optimizer=sgd loss=mse
+parallel(a)
+"""
+"""A spec that is trained in no time."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"{left:.6f},{labels[i % 3]},{right:.6f}" for i, (left, right) in enumerate(x.tolist())]
     (folder / "b.csv").write_text("\n".join(["left,label,right", *lines, ""]))
     (folder / "spec.mgpu").write_text(SPEC)
+    (folder / "small.mgpu").write_text(SMALL)
     return folder
 
 

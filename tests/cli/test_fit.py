@@ -12,6 +12,8 @@ import keras
 import numpy as np
 import pytest
 
+from composer.pipeline import read
+from composer.runtime.jobs import FitOptions, prepare_fit
 from composer.runtime.run_folder import read_run
 from composer.runtime.run_recorder import RunRecorder
 from tests.cli.conftest import Run
@@ -96,9 +98,9 @@ def test_lines_and_summary(run: Run, shop: Path) -> None:
 
 
 def test_quiet(run: Run, shop: Path) -> None:
-    ended = run("fit", "spec.mgpu", "-o", "run", "--quiet")
+    ended = run("fit", "small.mgpu", "-o", "run", "--quiet")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("run: 2 members trained in ")
+    assert ended.out.startswith("run: 1 member trained in ")
 
 
 def test_options_win_over_the_spec(run: Run, shop: Path) -> None:
@@ -114,13 +116,15 @@ def test_seed_decides_the_order_and_the_copies(run: Run, shop: Path) -> None:
     Path("copies.mgpu").write_text(
         'model a = "a.keras"\ndata a = "a.npz"\ntrain a optimizer=adam loss=mse epochs=1 seed=3\nparallel(a copies=2)\n'
     )
-    weights = {}
+    weights, seeds = {}, {}
     for name, seed in (("first", "7"), ("again", "7"), ("other", "8")):
-        assert run("fit", "copies.mgpu", "-o", name, "-q", "--seed", seed).code == 0
-        weights[name] = keras.saving.load_model(f"{name}/models/a_1.keras").get_weights()[0]
+        job = prepare_fit(read(Path("copies.mgpu")), FitOptions(seed=int(seed)))
+        weights[name] = job.joint.members["a_1"].model.get_weights()[0]
+        seeds[name] = job.joint.members["a_0"].plan.member.seed
     np.testing.assert_array_equal(weights["first"], weights["again"])
     assert np.abs(weights["first"] - weights["other"]).max() > 1e-3
-    seeds = {name: read_run(Path(name)).record.members["a_0"].seed for name in weights}
+    assert run("fit", "copies.mgpu", "-o", "run", "-q", "--seed", 7).code == 0
+    assert read_run(Path("run")).record.members["a_0"].seed == seeds["first"]
     assert seeds["first"] == seeds["again"] != seeds["other"]
 
 
@@ -137,10 +141,10 @@ def test_copies_are_saved_each(run: Run, shop: Path) -> None:
 
 
 def test_callbacks_write_into_the_run(run: Run, shop: Path) -> None:
-    text = Path("spec.mgpu").read_text().replace("epochs=2", 'epochs=2 callbacks=[csv_logger(filename="log.csv")]')
-    Path("spec.mgpu").write_text(text)
-    assert run("fit", "spec.mgpu", "-o", "run", "-q").code == 0
-    assert Path("run/callbacks/a/log.csv").read_text().startswith("epoch,loss,mae")
+    text = Path("small.mgpu").read_text().replace("loss=mse", 'loss=mse callbacks=[csv_logger(filename="log.csv")]')
+    Path("small.mgpu").write_text(text)
+    assert run("fit", "small.mgpu", "-o", "run", "-q").code == 0
+    assert Path("run/callbacks/a/log.csv").read_text().startswith("epoch,loss,val_loss\n0,")
 
 
 def test_several_inputs_and_outputs(run: Run, shop: Path) -> None:
@@ -258,27 +262,27 @@ def test_a_batch_that_breaks_groups(run: Run, shop: Path) -> None:
 
 
 def test_a_folder_that_holds_something(run: Run, shop: Path) -> None:
-    assert run("fit", "spec.mgpu", "-o", "run", "-q").code == 0
+    assert run("fit", "small.mgpu", "-o", "run", "-q").code == 0
     before = Path("run/run.json").read_bytes()
-    ended = run("fit", "spec.mgpu", "-o", "run")
+    ended = run("fit", "small.mgpu", "-o", "run")
     assert ended.code == 1
     assert (
         "the folder run holds an earlier run. Choose another with `-o`, or replace that run with `--force`" in ended.err
     )
     assert Path("run/run.json").read_bytes() == before
-    assert run("fit", "spec.mgpu", "-o", "run", "-q", "--force", "--epochs", "1").code == 0
-    assert len(read_run(Path("run")).histories["b"]["loss"]) == 1
-    ended = run("fit", "spec.mgpu", "-o", ".", "--force")
+    assert run("fit", "small.mgpu", "-o", "run", "-q", "--force", "--epochs", "2").code == 0
+    assert len(read_run(Path("run")).histories["a"]["loss"]) == 2
+    ended = run("fit", "small.mgpu", "-o", ".", "--force")
     assert ended.code == 1
     assert "holds files that are no run" in ended.err
 
 
 def test_a_refused_run_leaves_the_earlier_one(run: Run, shop: Path) -> None:
-    assert run("fit", "spec.mgpu", "-o", "run", "-q").code == 0
+    assert run("fit", "small.mgpu", "-o", "run", "-q").code == 0
     before = Path("run/models/a.keras").read_bytes()
     net(3, 2).save("a.keras")
     arrays("a.npz", y=np.zeros((16, 5)))
-    assert run("fit", "spec.mgpu", "-o", "run", "--force").code == 1
+    assert run("fit", "small.mgpu", "-o", "run", "--force").code == 1
     assert Path("run/models/a.keras").read_bytes() == before
 
 
@@ -286,7 +290,7 @@ def test_a_folder_that_cannot_be_written(run: Run, shop: Path, monkeypatch: pyte
     monkeypatch.setattr(
         "composer.runtime.run_folder.os.access", lambda path, mode: False
     )  # as for a user without rights
-    ended = run("fit", "spec.mgpu", "-o", "run")
+    ended = run("fit", "small.mgpu", "-o", "run")
     assert ended.code == 1
     assert "cannot be written. Choose a folder that you may write to with `-o`" in ended.err
     assert not Path("run").exists()
@@ -297,7 +301,7 @@ def test_a_full_disk_says_so(run: Run, shop: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("composer.runtime.atomic_files.os.fsync", full)
-    ended = run("fit", "spec.mgpu", "-o", "run")
+    ended = run("fit", "small.mgpu", "-o", "run")
     assert ended.code == 1
     assert "No space left on device. Free some space, or choose a folder on another disk" in ended.err
     assert "Traceback" not in ended.err
@@ -353,7 +357,7 @@ def test_a_bug_keeps_its_traceback_and_the_models(run: Run, shop: Path, monkeypa
         raise ZeroDivisionError("a slip of ours")
 
     monkeypatch.setattr(RunRecorder, "update", broken)
-    ended = run("fit", "spec.mgpu", "-o", "run", "-q")
+    ended = run("fit", "small.mgpu", "-o", "run", "-q")
     assert ended.code == 70
     assert "ZeroDivisionError: a slip of ours" in ended.err
     assert ended.err.splitlines()[-1].startswith("error: this is a bug in composer")
