@@ -148,3 +148,16 @@ def test_every_file_is_tried() -> None:
     tried |= {"serve", "zoo", "make_models"}  # by the README's commands; by sweep.mgpu; by hand
     tried |= {"quickstart", "replicated", "sweep", "faulty"}
     assert {path.stem for path in EXAMPLES.iterdir() if path.suffix in {".py", ".mgpu"}} == tried
+
+
+def test_quickstart_starts_from_the_same_state_each_time() -> None:
+    """Its file holds no state of the dropout layer; it has to follow from the member's seed, not from the process."""
+    joints = []
+    for seed in (1, 2):
+        keras.utils.set_random_seed(seed)
+        joints.append(composer.compile(EXAMPLES / "quickstart.mgpu"))
+    for name, member in joints[0].members.items():
+        states = [[v.numpy() for v in joint.members[name].model.variables] for joint in joints]
+        assert any("seed" in v.path for v in member.model.variables) == (name == "digits")
+        for one, other in zip(*states, strict=True):
+            np.testing.assert_array_equal(one, other)
