@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from composer.catalog import TensorSignature
 from composer.diagnostics import near_names
@@ -43,6 +44,8 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
 
 def _dataset_parts(member: Member, dataset: Any) -> tuple[Any, Any]:
     """The specs of one batch, without its batch axis where the dataset has none."""
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise DataError(f"the dataset of `{member.name}` never ends. Add `.take(n)` to it: n batches are one epoch")
     x, y, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
     first, wanted = keras.tree.flatten(x)[0], member.signature.inputs[0]
     if wanted.shape is not None and first.shape.rank == len(wanted.shape) - 1 and wanted.shape[-1] != 1:
