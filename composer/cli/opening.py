@@ -10,11 +10,11 @@ from composer.cli.specs import read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
-from composer.runtime.requirements import check_has_models
+from composer.runs.requirements import check_has_models
 
 if TYPE_CHECKING:
+    from composer.runs.run_folder import Run
     from composer.runtime.composed_model import ComposedModel
-    from composer.runtime.run_folder import Run
 
 
 def open_joint(
@@ -39,8 +39,8 @@ def open_joint(
 def _open_run(terminal: Terminal, path: Path, graph: str | None, allow_python: bool) -> tuple[ComposedModel, Run]:
     start_tensorflow(terminal)
     from composer.errors import ComposerError
-    from composer.runtime.reopening import open_run
-    from composer.runtime.run_folder import read_run
+    from composer.runs.reopening import open_run
+    from composer.runs.run_folder import read_run
 
     run = read_run(path)
     trained = run.record.arguments.get("graph")

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from composer.pipeline import read
-from composer.runtime.jobs import FitOptions, prepare_fit
-from composer.runtime.run_folder import read_run
-from composer.runtime.run_recorder import RunRecorder
+from composer.runs.jobs import FitOptions, prepare_fit
+from composer.runs.run_folder import read_run
+from composer.runs.run_recorder import RunRecorder
 from tests.cli.conftest import Run
 from tests.helpers import assert_same_history, assert_same_weights, net
 
@@ -287,9 +287,7 @@ def test_a_refused_run_leaves_the_earlier_one(run: Run, shop: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(run: Run, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "composer.runtime.run_folder.os.access", lambda path, mode: False
-    )  # as for a user without rights
+    monkeypatch.setattr("composer.runs.run_folder.os.access", lambda path, mode: False)  # as for a user without rights
     ended = run("fit", "small.mgpu", "-o", "run")
     assert ended.code == 1
     assert "cannot be written. Choose a folder that you may write to with `-o`" in ended.err
@@ -300,7 +298,7 @@ def test_a_full_disk_says_so(run: Run, shop: Path, monkeypatch: pytest.MonkeyPat
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("composer.runtime.atomic_files.os.fsync", full)
+    monkeypatch.setattr("composer.runs.atomic_files.os.fsync", full)
     ended = run("fit", "small.mgpu", "-o", "run")
     assert ended.code == 1
     assert "No space left on device. Free some space, or choose a folder on another disk" in ended.err

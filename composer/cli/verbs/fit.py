@@ -19,11 +19,11 @@ from composer.cli.specs import STDIN, read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
-from composer.runtime.requirements import check_has_data, check_has_models
+from composer.runs.requirements import check_has_data, check_has_models
 
 if TYPE_CHECKING:
-    from composer.runtime.jobs import FitJob, FitResult
-    from composer.runtime.progress import FitListener
+    from composer.runs.jobs import FitJob, FitResult
+    from composer.runs.progress import FitListener
 
 MOST_METRICS = 6
 
@@ -72,8 +72,8 @@ def command(
     check_has_models(plan)
     check_has_data(plan)
     start_tensorflow(terminal)
-    from composer.runtime.jobs import FitOptions, prepare_fit
-    from composer.runtime.run_folder import RunFolder
+    from composer.runs.jobs import FitOptions, prepare_fit
+    from composer.runs.run_folder import RunFolder
 
     RunFolder.check(out, force=force)
     options = FitOptions(graph, allow_python, epochs, batch, seed)
@@ -92,7 +92,7 @@ def command(
 def _train(
     terminal: Terminal, job: FitJob, out: Path, request: StopRequest, *, force: bool, quiet: bool, spec: Path
 ) -> tuple[FitResult, float]:
-    from composer.runtime.jobs import run_fit
+    from composer.runs.jobs import run_fit
 
     rows = {name: each.num_rows for name, each in job.rows.items()}
     state = FitState(rows)

@@ -68,8 +68,8 @@ def command(
         twice = next(name for name, _ in data if [key for key, _ in data].count(name) > 1)
         raise click.BadParameter(f"`{twice}` is given twice.", param_hint="--data")
     joint, run = open_joint(terminal, spec, graph=graph, allow_python=allow_python)
-    from composer.runtime.job_rows import given_rows
-    from composer.runtime.predictions import write_predictions
+    from composer.runs.job_rows import given_rows
+    from composer.runs.predictions import write_predictions
 
     rows = given_rows(joint, files, run.record.members if run is not None else None)
     with working(terminal, "predicting"), redirect_stdout(sys.stderr):

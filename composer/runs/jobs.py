@@ -10,18 +10,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from composer.data_files.files import Rows
 from composer.errors import DataError, GraphError
 from composer.language import nodes
 from composer.language.parser import parse
+from composer.runs.job_checks import check_arguments, check_trainable, gaps_told
+from composer.runs.job_rows import as_keras_takes, training_rows
+from composer.runs.progress import FitListener, StopBetweenBatches, progress_callbacks
+from composer.runs.requirements import check_has_data
+from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord
+from composer.runs.run_recorder import RunRecorder
 from composer.runtime.building import build_joint
 from composer.runtime.composed_model import ComposedModel
-from composer.runtime.files import Rows
-from composer.runtime.job_checks import check_arguments, check_trainable, gaps_told
-from composer.runtime.job_rows import as_keras_takes, training_rows
-from composer.runtime.progress import FitListener, StopBetweenBatches, progress_callbacks
-from composer.runtime.requirements import check_has_data
-from composer.runtime.run_folder import MemberRecord, RunFolder, RunRecord
-from composer.runtime.run_recorder import RunRecorder
 from composer.runtime.settings import make_callbacks
 from composer.source import SourceText
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from composer.runtime.curves import curves_figure, draw_curves, epoch_ticks, num_columns, spread_apart
+from composer.runs.curves import curves_figure, draw_curves, epoch_ticks, num_columns, spread_apart
 
 
 def history(epochs: int, start: float = 1.0) -> dict[str, list[float]]:

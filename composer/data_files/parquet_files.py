@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from composer.runtime.row_checks import Array, RowFault
+from composer.data_files.row_checks import Array, RowFault
 
 
 def parquet_columns(path: Path) -> list[str]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from composer.catalog import ModelSignature
+from composer.data_files.csv_files import is_number, read_csv, read_header
+from composer.data_files.parquet_files import parquet_columns, read_parquet
+from composer.data_files.row_checks import Array, Arrays, RowFault
 from composer.graph.hints import listed, near
-from composer.runtime.csv_files import is_number, read_csv, read_header
-from composer.runtime.parquet_files import parquet_columns, read_parquet
-from composer.runtime.row_checks import Array, Arrays, RowFault
 
 TABLE_SUFFIXES = (".csv", ".parquet")
 _GAPS = {"", "na", "n/a", "nan", "none", "null", "?", "-"}

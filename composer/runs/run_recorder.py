@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from composer.errors import ComposerError
-from composer.runtime.run_folder import HasMembers, RunFolder, RunRecord, State
+from composer.runs.run_folder import HasMembers, RunFolder, RunRecord, State
 
 SAVING_SHARE = 0.05
 """Saving models, and writing histories, may each take this share of the time between epochs at most."""

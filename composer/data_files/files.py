@@ -15,13 +15,13 @@ import tensorflow as tf
 
 from composer.catalog import ModelSignature
 from composer.compiler.ir import DataSource
+from composer.data_files.array_files import read_npy, read_npz
+from composer.data_files.row_checks import RowFault, check_rows, named_inputs
+from composer.data_files.table_files import TABLE_SUFFIXES, Columns, read_table
 from composer.errors import ComposerWarning, DataError
 from composer.graph.factories import FactoryFault, call_factory, default_seed
 from composer.graph.hints import near_files
 from composer.language import nodes
-from composer.runtime.array_files import read_npy, read_npz
-from composer.runtime.row_checks import RowFault, check_rows, named_inputs
-from composer.runtime.table_files import TABLE_SUFFIXES, Columns, read_table
 
 Arrays: TypeAlias = "np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]"
 

@@ -11,9 +11,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from composer.data_files.row_checks import Array
 from composer.errors import ComposerError
-from composer.runtime.atomic_files import make_folder, write_atomically
-from composer.runtime.row_checks import Array
+from composer.runs.atomic_files import make_folder, write_atomically
 
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # the same predictions make the same file
 

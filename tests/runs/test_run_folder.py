@@ -17,10 +17,10 @@ from keras import layers
 
 import composer
 from composer.errors import ComposerError
-from composer.runtime import atomic_files
-from composer.runtime.predictions import write_predictions
-from composer.runtime.run_folder import MemberRecord, RunFolder, RunRecord, read_run
-from composer.runtime.run_recorder import RunRecorder
+from composer.runs import atomic_files
+from composer.runs.predictions import write_predictions
+from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord, read_run
+from composer.runs.run_recorder import RunRecorder
 from tests.helpers import assert_same_arrays, net, rows
 
 HISTORIES = {"a": {"loss": [1.5, 0.1 + 0.2], "val_loss": [2.0, math.nan]}, "b": {"loss": [3.0]}}

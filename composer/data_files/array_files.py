@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from composer.catalog import ModelSignature
+from composer.data_files.row_checks import Array, Arrays, RowFault
 from composer.graph.hints import listed, near, near_files
-from composer.runtime.row_checks import Array, Arrays, RowFault
 
 Parts: TypeAlias = "tuple[Arrays, Arrays | None, Array | None]"
 

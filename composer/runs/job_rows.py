@@ -11,15 +11,15 @@ import tensorflow as tf
 
 from composer.catalog import ModelSignature
 from composer.compiler.ir import DataSource
+from composer.data_files.files import Rows, load_rows
+from composer.data_files.table_files import TABLE_SUFFIXES
 from composer.errors import DataError
 from composer.graph.hints import listed, near
 from composer.graph.signatures import output_structure, own_names
 from composer.language.nodes import PathSource
-from composer.runtime.files import Rows, load_rows
-from composer.runtime.job_checks import check_labels
+from composer.runs.job_checks import check_labels
+from composer.runs.run_folder import MemberRecord
 from composer.runtime.members import Member
-from composer.runtime.run_folder import MemberRecord
-from composer.runtime.table_files import TABLE_SUFFIXES
 
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
-from composer.runtime.histories import Histories
+from composer.runs.histories import Histories
 
 MOST_PANELS = 60
 LOG_RATIO = 30

@@ -30,9 +30,9 @@ from composer.compiler.plan import Plan
 from composer.errors import ComposerError
 from composer.graph.hints import listed, near
 from composer.graph.saved_models import is_servable_only
-from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
-from composer.runtime.curves import draw_curves
-from composer.runtime.histories import Histories, histories_from_json, histories_to_csv, histories_to_json
+from composer.runs.atomic_files import make_folder, write_atomically, write_text_atomically
+from composer.runs.curves import draw_curves
+from composer.runs.histories import Histories, histories_from_json, histories_to_csv, histories_to_json
 from composer.runtime.settings import CALLBACK_FOLDER
 from composer.version import __version__
 

@@ -19,8 +19,8 @@ from composer.graph.factories import describe, folder_on_path
 from composer.graph.models import load_model
 from composer.language import nodes
 from composer.language.parser import parse
+from composer.runs.run_folder import Run
 from composer.runtime.composed_model import ComposedModel
-from composer.runtime.run_folder import Run
 from composer.source import SourceText
 
 
@@ -39,8 +39,8 @@ def open_run(run: Run, *, allow_python: bool = False) -> ComposedModel:
         ComposerError: the run lacks a model, or the machine a device.
 
     Example:
-        >>> from composer.runtime.jobs import prepare_fit, run_fit
-        >>> from composer.runtime.run_folder import read_run
+        >>> from composer.runs.jobs import prepare_fit, run_fit
+        >>> from composer.runs.run_folder import read_run
         >>> model_a.save("a.keras")
         >>> np.savez("a.npz", x=xa, y=ya)
         >>> spec = SourceText('model a = "a.keras" data a = "a.npz" train a optimizer=sgd loss=mse parallel(a)')

@@ -10,13 +10,13 @@ from typing import Any, cast
 import keras
 import numpy as np
 
+from composer.data_files.files import Rows
 from composer.engine.units import overrides
 from composer.errors import ComposerWarning, DataError, GraphError
 from composer.graph.models import is_servable_only
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled, check_not_shared
 from composer.runtime.data import member_data, weighted_by_class
-from composer.runtime.files import Rows
 from composer.runtime.members import ByMember, Member
 
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from composer.catalog import ModelSignature, TensorSignature
 from composer.compiler.ir import DataSource
+from composer.data_files.files import load_rows
 from composer.errors import ComposerWarning, DataError
 from composer.language import nodes
-from composer.runtime.files import load_rows
 
 WINE = "ash,hue,cultivar\n1.5,2,barolo\n2.5,4,grignolino\n3.5,8,barbera\n4.5,16,barolo\n"
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from composer.runtime.row_checks import Array, RowFault
+from composer.data_files.row_checks import Array, RowFault
 
 ENCODING = "utf-8-sig"  # spreadsheets write a byte-order mark
 _BAD_CELL = re.compile(r"could not convert string .* at row \d+, column (\d+)", re.DOTALL)
