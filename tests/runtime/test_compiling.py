@@ -1,0 +1,150 @@
+"""`joint.compile`: settings for all or by member reach each member's own model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import composer
+from tests.helpers import net, rows, twin
+from tests.runtime.alone import assert_same_state, compiled, fit_alone
+
+
+def joint_of(**models: keras.Model) -> composer.ComposedModel:
+    return composer.compile(f"parallel({', '.join(models)})", models=models)
+
+
+def two_headed() -> keras.Model:
+    x = keras.Input((3,))
+    return keras.Model(x, {"p": layers.Dense(1, name="p")(x), "q": layers.Dense(2, name="q")(x)})
+
+
+def test_one_value_for_all_or_by_member() -> None:
+    joint = joint_of(a=net(), b=net())
+    joint.compile(optimizer={"a": "adam", "b": keras.optimizers.SGD(0.3)}, loss="mae", metrics={"b": ["mse"]})
+    a, b = (joint.members[name].model for name in "ab")
+    assert (type(a.optimizer).__name__, type(b.optimizer).__name__) == ("Adam", "SGD")
+    assert float(b.optimizer.learning_rate) == pytest.approx(0.3)
+    assert a.loss == b.loss == "mae"
+    evaluated = joint.evaluate({"a": rows(4), "b": rows(4)}, verbose=0)
+    assert {name: set(values) for name, values in evaluated.items()} == {"a": {"loss"}, "b": {"loss", "mse"}}
+
+
+def test_stars_and_branches_are_names_too() -> None:
+    joint = composer.compile("parallel(m copies=2, other)", m=net(), other=net())
+    joint.compile(optimizer={"m": "adam", "*": "sgd", "m_1": "rmsprop"}, loss="mse")
+    names = {name: type(member.model.optimizer).__name__ for name, member in joint.members.items()}
+    assert names == {"m_0": "Adam", "m_1": "RMSprop", "other": "SGD"}
+
+
+def test_c70_one_optimizer_object_is_copied_for_each_member() -> None:
+    """Its state belongs to one model; each copy trains as one of its own would."""
+    a, b = net(), net()
+    alone = twin(b)
+    joint = joint_of(a=a, b=b)
+    joint.compile(
+        optimizer=keras.optimizers.SGD(0.1, momentum=0.9), loss="mse", metrics=[keras.metrics.MeanAbsoluteError()]
+    )
+    assert a.optimizer is not b.optimizer
+    joint.fit({"a": rows(8, seed=1), "b": rows(8)}, epochs=2, shuffle=False, verbose=0)
+    compiled(alone, keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    fit_alone(alone, rows(8), epochs=2)
+    assert_same_state(b, alone)
+
+
+def test_losses_by_output_are_told_from_losses_by_member() -> None:
+    joint = joint_of(m=two_headed())
+    joint.compile(optimizer="sgd", loss={"p": "mse", "q": "mae"}, loss_weights={"p": 2.0, "q": 0.0})
+    x, y = rows(4)[0], {"p": np.zeros((4, 1)), "q": np.zeros((4, 2))}
+    got = joint.evaluate({"m": (x, y)}, verbose=0)["m"]
+    model = joint.members["m"].model
+    predicted = model.predict(x, verbose=0)["p"]
+    assert got["loss"] == pytest.approx(2.0 * float((predicted**2).mean()), rel=1e-5)
+
+
+def test_settings_left_out_stay_as_the_member_had_them() -> None:
+    model = net()
+    optimizer = keras.optimizers.SGD(0.3)
+    model.compile(optimizer, "mae")
+    joint = joint_of(a=model)
+    joint.compile(metrics=["mse"])
+    assert model.optimizer is optimizer
+    assert model.loss == "mae"
+    joint.compile(loss="mse")
+    assert model.optimizer is optimizer
+    assert model.loss == "mse"
+
+
+def test_c24_freezing_after_a_first_phase() -> None:
+    """Layers frozen on the user's own model stay to the bit; the head goes on from its first phase."""
+    model, other = net(), compiled(net(), "sgd", "mse")
+    model.compile("sgd", "mse")
+    joint = composer.compile("parallel(m x2, other) on gpus=2", m=model, other=other)
+    data = {"m": rows(9), "other": rows(9)}
+    joint.fit(data, batch_size=4, shuffle=False, verbose=0)
+    alone = twin(model)
+    for each in (model, alone):
+        each.layers[0].trainable = False
+        each.compile(keras.optimizers.SGD(1e-2, momentum=0.9), "mse")
+    frozen = [np.array(weight) for weight in model.layers[0].weights]
+    joint.fit(data, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    for before, weight in zip(frozen, model.layers[0].weights, strict=True):
+        np.testing.assert_array_equal(before, np.array(weight))
+    fit_alone(alone, rows(9), batch_size=4, epochs=2)
+    assert_same_state(model, alone)
+
+
+@pytest.mark.parametrize("setting", [{"run_eagerly": True}, {"jit_compile": True}])
+def test_eager_and_jit_members_train_as_alone(setting: dict[str, Any]) -> None:
+    model = net()
+    alone = twin(model)
+    for each in (model, alone):
+        each.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"], **setting)
+    joint = joint_of(a=model, b=compiled(net(), "sgd", "mse"))
+    history = joint.fit({"a": rows(5), "b": rows(9)}, batch_size=4, epochs={"a": 2}, shuffle=False, verbose=0)
+    want = fit_alone(alone, rows(5), batch_size=4, epochs=2)
+    assert_same_state(model, alone)
+    np.testing.assert_allclose(history.history["a_mae"], want.history["mae"], rtol=1e-5)
+
+
+# Faults ------------------------------------------------------------------------------------------------------------
+
+
+def test_members_that_are_not_compiled_are_named_with_the_way_to_do_it() -> None:
+    joint = joint_of(a=compiled(net(), "sgd", "mse"), b=net())
+    with pytest.raises(composer.GraphError, match=r"`b` is not compiled.*joint.compile\(optimizer="):
+        joint.fit({"a": rows(4), "b": rows(4)}, verbose=0)
+
+
+def test_an_optimizer_object_that_two_models_hold_is_refused() -> None:
+    shared = keras.optimizers.SGD()
+    a, b = net(), net()
+    a.compile(shared, "mse")
+    b.compile(shared, "mse")
+    with pytest.raises(composer.GraphError, match="`a` and `b` were compiled with one optimizer object"):
+        joint_of(a=a, b=b).fit({"a": rows(4), "b": rows(4)}, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": {"aa": "sgd"}}, r"`optimizer` names `aa`, which is no member. Did you mean `a`"),
+        ({"optimiser": "sgd"}, r"`compile` takes optimizer, loss.*Received: optimiser"),
+        ({"steps_per_execution": 4}, r"Received: steps_per_execution"),
+    ],
+)
+def test_settings_that_are_none_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(composer.ComposerError, match=message):
+        joint_of(a=net(), b=net()).compile(**settings)
+
+
+def test_members_that_share_weights_are_not_trained() -> None:
+    m = compiled(net(), "sgd", "mse")
+    joint = composer.compile("parallel(m as day, m as night)", m=m)
+    with pytest.raises(composer.ComposerError, match="`day` and `night`"):
+        joint.fit({"day": rows(4), "night": rows(4)}, verbose=0)
+    assert int(m.optimizer.iterations) == 0
