@@ -140,8 +140,6 @@ def test_imports_run_one_way(path: Path) -> None:
         if head in FRAMEWORKS:
             frameworks_allowed = {"graph", "engine", "data_files", "runtime", "runs", "export"}
             assert part_of(path) in frameworks_allowed, f"{path} imports {module}"
-                f"{path} imports {module}"
-            )
 
 
 @pytest.mark.parametrize("path", files_of_package(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
