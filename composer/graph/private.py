@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from typing import Any
 
 import keras
@@ -17,10 +17,24 @@ def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     return list(model._flatten_layers(include_self=False, recursive=True))
 
 
-def symbolic_calls(layer: keras.layers.Layer) -> Iterator[tuple[list[Any], list[Any]]]:
-    """The symbolic inputs and outputs of each call of a layer in a functional graph."""
-    for node in layer._inbound_nodes:
-        yield node.input_tensors, node.output_tensors
+def graph_calls(model: keras.Model) -> dict[int, list[tuple[list[Any], list[Any]]]]:
+    """The calls that the functional graphs of a model and of those nested in it are made of.
+
+    Only these: a layer may have been called elsewhere too, and a Sequential model calls its layers anew whenever one is
+    added.
+
+    Returns:
+        By the `id` of the layer called, the symbolic inputs and outputs of each call.
+    """
+    calls: dict[int, list[tuple[list[Any], list[Any]]]] = {}
+    seen = set()
+    for part in (model, *flatten_layers(model)):
+        graph = getattr(part, "_functional", None) or part
+        for node in itertools.chain.from_iterable(getattr(graph, "_nodes_by_depth", {}).values()):
+            if id(node) not in seen:
+                seen.add(id(node))
+                calls.setdefault(id(node.operation), []).append((node.input_tensors, node.output_tensors))
+    return calls
 
 
 def layer_name(tensor: Any) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 
 from composer.catalog import ModelSignature, TensorSignature
-from composer.graph.private import flatten_layers, layer_name, symbolic_calls
+from composer.graph.private import flatten_layers, graph_calls, layer_name
 
 COUPLED_LAYERS = (keras.layers.BatchNormalization,)
 RECURRENT_LAYERS = (keras.layers.RNN, keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
@@ -79,7 +79,7 @@ def signature_of(model: keras.Model) -> ModelSignature:
     outputs = output_structure(model)
     input_leaves, output_leaves = keras.tree.flatten(inputs), keras.tree.flatten(outputs)
     input_names, output_names = own_names(inputs, "input"), own_names(outputs, "output")
-    layers = list(leaf_layers(model))
+    layers, calls = list(leaf_layers(model)), graph_calls(model)
     fixed = [leaf.shape[0] for leaf in input_leaves if leaf.shape and leaf.shape[0] is not None]
     return ModelSignature(
         inputs=_tensors(input_names, input_leaves),
@@ -87,8 +87,8 @@ def signature_of(model: keras.Model) -> ModelSignature:
         parameters=model.count_params(),
         trainable_parameters=sum(math.prod(weight.shape) for weight in model.trainable_weights),
         weight_bytes=sum(math.prod(weight.shape) * _bytes(weight.dtype) for weight in model.weights),
-        flops_per_row=_flops(layers),
-        activation_bytes_per_row=_activation_bytes(layers),
+        flops_per_row=_flops(layers, calls),
+        activation_bytes_per_row=_activation_bytes(layers, calls),
         fixed_batch=fixed[0] if fixed else None,
         stateful_layers=tuple(layer.name for layer in layers if getattr(layer, "stateful", False)),
         coupled_layers=tuple(layer.name for layer in layers if isinstance(layer, COUPLED_LAYERS)),
@@ -149,33 +149,38 @@ def _adds_loss(layer: keras.layers.Layer) -> bool:
     )
 
 
-def _output_shapes(layer: keras.layers.Layer) -> list[tuple[int | None, ...]]:
+Calls = Mapping[int, Sequence[tuple[Sequence[Any], Sequence[Any]]]]
+"""The symbolic inputs and outputs of each call of a layer, by its `id`."""
+
+
+def _output_shapes(layer: keras.layers.Layer, calls: Calls) -> list[tuple[int | None, ...]]:
     """The output shapes of every symbolic call of a layer; empty where it was never called symbolically."""
-    return [tuple(leaf.shape) for _, outputs in symbolic_calls(layer) for leaf in outputs if leaf.shape is not None]
+    leaves = (leaf for _, outputs in calls.get(id(layer), ()) for leaf in outputs)
+    return [tuple(leaf.shape) for leaf in leaves if leaf.shape is not None]
 
 
-def _flops(layers: list[keras.layers.Layer]) -> int | None:
+def _flops(layers: list[keras.layers.Layer], calls: Calls) -> int | None:
     """Multiply-adds of every kernel at every position, counted as two. None where a shape is open."""
     total = 0
     for layer in layers:
         kernels = [weight for weight in layer.weights if len(weight.shape) >= 2]
         if not kernels or isinstance(layer, keras.layers.Embedding):
             continue
-        positions = _positions(layer)
+        positions = _positions(layer, calls)
         if positions is None:
             return None
         total += 2 * positions * sum(math.prod(kernel.shape) for kernel in kernels)
     return total
 
 
-def _positions(layer: keras.layers.Layer) -> int | None:
+def _positions(layer: keras.layers.Layer, calls: Calls) -> int | None:
     """How often a layer applies its kernels to one row: time steps of a recurrent layer, pixels of a convolution's
     output."""
     if isinstance(layer, RECURRENT_LAYERS):
-        counts = [inputs[0].shape[1] for inputs, _ in symbolic_calls(layer)]
+        counts = [inputs[0].shape[1] for inputs, _ in calls.get(id(layer), ())]
     else:
         channels_first = getattr(layer, "data_format", None) == "channels_first"
-        inner = [shape[2:] if channels_first else shape[1:-1] for shape in _output_shapes(layer)]
+        inner = [shape[2:] if channels_first else shape[1:-1] for shape in _output_shapes(layer, calls)]
         if any(None in shape for shape in inner):
             return None
         counts = [math.prod(shape) for shape in inner]
@@ -184,11 +189,11 @@ def _positions(layer: keras.layers.Layer) -> int | None:
     return sum(counts) if counts else 1
 
 
-def _activation_bytes(layers: list[keras.layers.Layer]) -> int | None:
+def _activation_bytes(layers: list[keras.layers.Layer], calls: Calls) -> int | None:
     """Bytes of the outputs of all layers for one row. None where a shape is open."""
     total = 0
     for layer in layers:
-        for shape in _output_shapes(layer):
+        for shape in _output_shapes(layer, calls):
             sizes = [size for size in shape[1:] if size is not None]
             if len(sizes) < len(shape) - 1:
                 return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
 
 from composer.graph import private
-from tests.helpers import net
+from tests.helpers import net, rows
 
 
 def test_flatten_layers_reaches_into_wrappers_and_nested_models() -> None:
@@ -17,11 +19,18 @@ def test_flatten_layers_reaches_into_wrappers_and_nested_models() -> None:
     assert "deep" in [layer.name for layer in private.flatten_layers(model)]
 
 
-def test_symbolic_calls_tell_shapes() -> None:
+def test_graph_calls_are_those_of_the_models_own_graph() -> None:
+    """A layer called elsewhere too, or by a Sequential model while it grew, counts once a call of the graph."""
     layer = layers.Dense(5)
     layer(keras.Input((3,)))
-    ((inputs, outputs),) = private.symbolic_calls(layer)
+    x = keras.Input((3,))
+    model = keras.Model(x, layer(layers.Activation("relu")(layers.Dense(3)(x))))
+    ((inputs, outputs),) = private.graph_calls(model)[id(layer)]
     assert ([t.shape for t in inputs], [t.shape for t in outputs]) == ([(None, 3)], [(None, 5)])
+    grown = net()
+    nested = keras.Sequential([layers.Input((3,)), grown])
+    for owner in (grown, nested):
+        assert [len(private.graph_calls(owner)[id(each)]) for each in grown.layers] == [1, 1]
 
 
 def test_layer_name_is_the_same_in_every_process() -> None:
@@ -37,3 +46,23 @@ def test_replace_value_moves_what_a_model_computes_with() -> None:
         private.replace_value(kernel, tf.Variable(tf.zeros(kernel.shape)))
     assert kernel.value.device.endswith("CPU:2")
     np.testing.assert_array_equal(kernel.numpy(), np.zeros(kernel.shape))
+
+
+def test_masks_are_left_on_outputs() -> None:
+    masked = layers.Embedding(4, 2, mask_zero=True)(np.array([[1, 0]]))
+    np.testing.assert_array_equal(private.mask_of(masked), [[True, False]])
+    plain = tf.identity(masked)
+    assert private.mask_of(plain) is None
+    private.set_mask(plain, tf.constant([[False, True]]))
+    losses = keras.losses.MeanSquaredError(reduction="none")(tf.zeros((1, 2, 2)), plain)
+    np.testing.assert_array_equal(losses[0, 0], 0.0)  # what a loss reads is this very attribute
+
+
+def test_resumed_epoch_is_what_backup_and_restore_sets(tmp_path: Path) -> None:
+    model = net()
+    model.compile("sgd", "mse")
+    assert private.resumed_epoch(model) == 0
+    for _ in range(2):
+        backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", delete_checkpoint=False)
+        model.fit(*rows(4), epochs=3, callbacks=[backup], verbose=0)
+    assert private.resumed_epoch(model) == 3
