@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
+
+NEWEST_KERAS = (3, 15)
+"""The Keras that the table of its classes is made from. On Python 3.10 the newest there is is 3.12, which has less."""
+
+needs_newest_keras = pytest.mark.skipif(
+    tuple(map(int, keras.__version__.split(".")[:2])) < NEWEST_KERAS,
+    reason=f"Keras {keras.__version__} is older than the table of its classes",
+)
 
 ROUNDING = 2e-6
 """What the solo contract allows, relative to the largest weight (unfused)."""

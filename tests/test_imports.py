@@ -160,7 +160,7 @@ def test_the_import_contracts_hold() -> None:
         [
             sys.executable,
             "-c",
-            "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True, no_logo=True))",
+            "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))",
         ],
         cwd=ROOT,
         capture_output=True,

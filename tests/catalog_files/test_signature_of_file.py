@@ -16,6 +16,7 @@ from composer.compiler.resolver import resolve
 from composer.graph.signatures import signature_of
 from composer.language.parser import parse
 from composer.source import SourceText
+from tests.helpers import needs_newest_keras
 
 
 def chain(shape: tuple[int | None, ...], *stack: keras.layers.Layer, dtype: str = "float32") -> keras.Model:
@@ -181,7 +182,12 @@ def saved(tmp_path: Path) -> Callable[[keras.Model], Path]:
     return save
 
 
-@pytest.mark.parametrize("name", MODELS)
+CHANGED = {"transposed1d"}  # Keras 3.12 pads its output otherwise
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_newest_keras) if name in CHANGED else name for name in MODELS]
+)
 def test_sizes_and_ends_are_those_of_keras(name: str, saved: Callable[[keras.Model], Path]) -> None:
     model = MODELS[name]()
     told = signature_of_file(saved(model))
