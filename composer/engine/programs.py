@@ -6,7 +6,9 @@ and statistics are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from composer.engine.units import Unit
+from composer.engine.units import Unit, member_scope
+from composer.errors import DataError
 
 Logs = dict[str, Any]
 
@@ -63,11 +66,28 @@ class JointProgram:
     def __call__(self, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
         """Run one step. Returns which members ran, in the order of `names`, and each member's result; the result of a
         member that did not run has the right structure and means nothing."""
-        return self._function(dict(batches))
+        with self._naming_members():
+            return self._function(dict(batches))
 
     def step(self, iterator: Any) -> tuple[tf.Tensor, dict[str, Any]]:
         """Take the next element of an iterator and run it, inside one call."""
-        return self._step_function(iterator)
+        with self._naming_members():
+            return self._step_function(iterator)
+
+    @contextmanager
+    def _naming_members(self) -> Iterator[None]:
+        """Tell what TensorFlow says of an operation that failed as what it is: a step of one member."""
+        try:
+            yield
+        except tf.errors.InvalidArgumentError as error:
+            place = re.search(r"\{\{node ([^}]*)\}\}", error.message)
+            scopes = place[1].split("/") if place else []
+            name = next((name for name in self.names if member_scope(name) in scopes), None)
+            if name is None:
+                raise
+            reason = re.search(r"INVALID_ARGUMENT:\s*(.*)", error.message)
+            told = reason[1] if reason else error.message.splitlines()[0]
+            raise DataError(f"a step of `{name}` failed on its rows: {told} (at {'/'.join(scopes[-3:])})") from error
 
     def _trace(self, member: MemberStep) -> None:
         """Trace a member's step by itself: what it makes on first use (metrics, seed states) must not be made in a

@@ -71,10 +71,15 @@ def predict_step(unit: Unit) -> Callable[[Batch], Any]:
 
 def _placed(unit: Unit, step: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
     def run(batch: Batch) -> Any:
-        with tf.device(unit.home):
+        with tf.device(unit.home), tf.name_scope(member_scope(unit.name)):
             return step(batch)
 
     return run
+
+
+def member_scope(name: str) -> str:
+    """The name scope of a member's operations, by which an error of one of them is told to be the member's."""
+    return f"member.{name}"
 
 
 @dataclass(frozen=True)

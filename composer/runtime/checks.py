@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from composer.catalog import TensorSignature
 from composer.diagnostics import near_names
-from composer.errors import ComposerWarning, DataError
+from composer.errors import DataError
 from composer.runtime.data import MemberData
 from composer.runtime.members import Member
+from composer.runtime.target_checks import check_targets, is_string
 
 
 def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
@@ -34,12 +33,10 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
     _check_inputs(member, x)
     if targets and y is None and getattr(member.model, "loss", None) is not None:
         raise DataError(f"`{member.name}` has a loss but no targets. Pass its rows as (x, y)")
-    if targets and y is not None:
-        _check_targets(member, y)
     if data.dataset is None:
         _check_lengths(member.name, data)
-        if targets and y is not None:
-            _warn_of_nan(member.name, y)
+    if targets and y is not None:
+        check_targets(member, y)
 
 
 def _dataset_parts(member: Member, dataset: Any) -> tuple[Any, Any]:
@@ -83,7 +80,7 @@ def _input_leaves(member: Member, x: Any) -> list[Any]:
 
 def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
     shape = tuple(leaf.shape)
-    strings = _is_string(leaf)
+    strings = is_string(leaf)
     if strings != (wanted.dtype == "string"):
         kind = "strings" if strings else "numbers"
         raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: {kind}")
@@ -107,39 +104,6 @@ def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool
     return all(a is None or b is None or a == b for a, b in zip(shape[1:], wanted[1:], strict=True))
 
 
-def _check_targets(member: Member, y: Any) -> None:
-    """Compare targets with outputs where the loss compares them value by value."""
-    outputs = member.signature.outputs
-    leaves = keras.tree.flatten(y)
-    loss = getattr(member.model, "loss", None)
-    if isinstance(y, dict) and isinstance(loss, dict):
-        _check_target_keys(member, y, loss)
-    if len(outputs) != 1 or len(leaves) != 1 or not _compares_values(loss):
-        return
-    shape, wanted = tuple(leaves[0].shape), outputs[0].shape
-    if wanted is None or not shape or len(shape) != len(wanted) or None in (shape[-1], wanted[-1]):
-        return
-    if shape[-1] != wanted[-1] and 1 not in (shape[-1], wanted[-1]):
-        raise DataError(f"`{member.name}` predicts {wanted[-1]} columns, but its targets have {shape[-1]}")
-
-
-def _check_target_keys(member: Member, y: dict[str, Any], loss: dict[str, Any]) -> None:
-    for key in y:
-        if key not in loss:
-            near = near_names(key, loss)
-            hint = f"Did you mean `{near[0]}`? " if near else ""
-            raise DataError(
-                f"the targets of `{member.name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}"
-            )
-
-
-def _compares_values(loss: Any) -> bool:
-    """Whether a loss of Keras' own wants targets shaped like the outputs; class labels are not."""
-    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
-    known = isinstance(loss, str) or type(loss).__module__.startswith("keras.")
-    return known and bool(name) and "sparse" not in name.lower()
-
-
 def _check_lengths(name: str, data: MemberData) -> None:
     parts = {"x": data.x, "y": data.y, "sample_weight": data.sample_weight}
     lengths = {
@@ -152,27 +116,6 @@ def _check_lengths(name: str, data: MemberData) -> None:
     if len({length for found in lengths.values() for length in found}) > 1:
         told = ", ".join(f"{part} has {' and '.join(map(str, found))}" for part, found in lengths.items())
         raise DataError(f"the arrays of `{name}` differ in their number of rows: {told}")
-
-
-def _warn_of_nan(name: str, y: Any) -> None:
-    for leaf in keras.tree.flatten(y):
-        array = np.asarray(leaf)
-        if np.issubdtype(array.dtype, np.floating) and np.isnan(array).any():
-            count = int(np.isnan(array).sum())
-            warnings.warn(
-                f"the targets of `{name}` hold {count} NaN: its loss and its weights will turn to NaN (other members "
-                f"are not "
-                "touched). Leave those rows out, or give the values that are missing",
-                ComposerWarning,
-                stacklevel=2,
-            )
-            return
-
-
-def _is_string(leaf: Any) -> bool:
-    dtype = leaf.dtype
-    name = getattr(dtype, "name", str(dtype))
-    return name in ("string", "object") or getattr(dtype, "kind", "") in ("U", "S")
 
 
 def _rows(shape: tuple[int | None, ...]) -> str:

@@ -146,10 +146,13 @@ def _rows(name: str, value: Any, y: Any, sample_weight: Any, targets: bool) -> M
             f"the rows of `{name}` are a {type(value).__name__}, which is not supported yet. "
             "Pass arrays or a `tf.data.Dataset` of batches (`tf.data.Dataset.from_generator` makes one)"
         )
-    if targets and y is None and sample_weight is None and isinstance(value, tuple):
+    if targets and y is None and isinstance(value, tuple):
         if not 1 <= len(value) <= 3:
             raise DataError(f"`{name}` takes (x, y) or (x, y, sample_weight). Received a tuple of {len(value)}")
-        value, y, sample_weight = (*value, None, None)[:3]
+        if sample_weight is not None and len(value) == 3:
+            raise DataError(f"`{name}` has sample weights twice: in its rows and in `sample_weight`")
+        value, y, weights = (*value, None, None)[:3]
+        sample_weight = weights if sample_weight is None else sample_weight
     if value is None:
         raise DataError(f"`{name}` has no rows: its x is None")
     return MemberData(*(None if part is None else _arrays(name, part) for part in (value, y, sample_weight)))
@@ -166,7 +169,12 @@ def _arrays(name: str, structure: Any) -> Any:
         if tf.is_tensor(leaf):
             floats = leaf.dtype.is_floating and leaf.dtype.name != keras.config.floatx()
             return tf.cast(leaf, keras.config.floatx()) if floats else leaf
-        array = np.asarray(leaf)
+        try:
+            array = np.asarray(leaf)
+        except ValueError as error:
+            raise DataError(f"`{name}` has rows of unlike lengths, which make no array: {error}") from None
+        if array.dtype.kind in "mM":
+            raise DataError(f"`{name}` has dates or times ({array.dtype}); numbers or strings are needed")
         if array.dtype == object and not all(isinstance(item, (str, bytes)) for item in array.flat):
             raise DataError(
                 f"`{name}` has an array of Python objects ({_object_kind(array)}); numbers or strings are needed. "

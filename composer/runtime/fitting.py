@@ -283,20 +283,30 @@ def plain(logs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _callbacks(names: ByMember, callbacks: Any) -> tuple[dict[str, list[Any]], list[Any]]:
     """The callbacks of each member, and the joint ones: those under `"*"`, or a plain list."""
+    joint = _as_list(callbacks.get("*") if isinstance(callbacks, Mapping) else callbacks)
+    for callback in joint:
+        _check_callback("all members", callback)
     if not isinstance(callbacks, Mapping):
-        return {name: [] for name in names.names}, _as_list(callbacks)
+        return {name: [] for name in names.names}, joint
     names.check_keys("`callbacks`", callbacks)
     own = names.spread("`callbacks`", {key: value for key, value in callbacks.items() if key != "*"} or None)
     held: dict[int, str] = {}
     for name, values in own.items():
         for callback in _as_list(values):
+            _check_callback(f"`{name}`", callback)
             if held.setdefault(id(callback), name) != name:
                 raise DataError(
                     f"`{held[id(callback)]}` and `{name}` were given one {type(callback).__name__} object, but a "
                     f"callback belongs "
                     "to one model. Make one for each"
                 )
-    return {name: _as_list(values) for name, values in own.items()}, _as_list(callbacks.get("*"))
+    return {name: _as_list(values) for name, values in own.items()}, joint
+
+
+def _check_callback(whose: str, callback: Any) -> None:
+    if not isinstance(callback, keras.callbacks.Callback):
+        received = f"the class {callback.__name__}" if isinstance(callback, type) else repr(callback)
+        raise DataError(f"a callback of {whose} must be a keras.callbacks.Callback object. Received: {received}")
 
 
 def _as_list(callbacks: Any) -> list[Any]:
@@ -314,6 +324,15 @@ def _check_numbers(request: FitRequest) -> None:
                 raise DataError(
                     f"`{argument}` of `{name}` must be a whole number of at least {least}. Received: {value!r}"
                 )
+    for name, value in request.validation_freq.items():
+        epochs = [value] if isinstance(value, (int, np.integer)) else value
+        if not isinstance(epochs, Iterable) or not all(isinstance(each, (int, np.integer)) for each in epochs):
+            raise DataError(f"`validation_freq` of `{name}` is a number of epochs or a list. Received: {value!r}")
+        if any(each < 1 for each in epochs):
+            raise DataError(f"`validation_freq` of `{name}` counts epochs from 1. Received: {value!r}")
+    for name, value in request.class_weight.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise DataError(f"`class_weight` of `{name}` is a dict of a weight a class. Received: {value!r}")
 
 
 def _check_validation_lengths(request: FitRequest, rows: Mapping[str, Rows]) -> None:
