@@ -11,6 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+_CELL_RATES = ("dropout", "recurrent_dropout")
+
 
 def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     """All layers below a model, each once, those inside wrappers and nested models included."""
@@ -56,6 +58,20 @@ def mask_of(tensor: Any) -> Any:
 def set_mask(tensor: Any, mask: Any) -> None:
     """Leave a mask on a tensor, for the loss and the metrics to read."""
     tensor._keras_mask = mask
+
+
+def compiled_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
+    """The metric objects that a model was compiled with; those given by name are not made before the first batch."""
+    compiled = model._compile_metrics
+    given = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
+    return [leaf for leaf in keras.tree.flatten(given) if isinstance(leaf, keras.metrics.Metric)]
+
+
+def random_states(model: keras.Model) -> list[keras.Variable]:
+    """The states from which the layers of a model draw. A recurrent cell has one even where it drops nothing."""
+    layers = [model, *flatten_layers(model)]
+    drawing = [each for each in layers if [getattr(each, name, None) for name in _CELL_RATES] != [0, 0]]
+    return [generator.state for layer in drawing for generator in layer._seed_generators]
 
 
 def resumed_epoch(model: keras.Model) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 
 from composer.engine.units import overrides
 from composer.errors import GraphError
+from composer.graph.private import compiled_metrics, flatten_layers, random_states
 from composer.runtime.members import ByMember, Member
 
 SETTINGS = (
@@ -21,6 +22,9 @@ SETTINGS = (
     "run_eagerly",
     "auto_scale_loss",
 )
+
+WITH_STATISTICS = (keras.layers.BatchNormalization, keras.layers.SpectralNormalization)
+"""Layers with variables that training changes without a gradient."""
 
 
 def compile_members(members: Mapping[str, Member], names: ByMember, settings: Mapping[str, Any]) -> None:
@@ -57,7 +61,7 @@ def check_compiled(members: Mapping[str, Member]) -> None:
 
     Raises:
         GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an
-            optimizer object that several models hold.
+            optimizer or metric object that several models hold.
     """
     holders: dict[int, Member] = {}
     for name, member in members.items():
@@ -77,26 +81,52 @@ def check_compiled(members: Mapping[str, Member]) -> None:
             )
         if len(member.layer.devices) > 1:
             check_can_split(name, model)
+    _check_own_metrics(members)
+
+
+def _check_own_metrics(members: Mapping[str, Member]) -> None:
+    """Refuse a metric object that two models hold: stepped side by side, each would count the other's rows."""
+    holders: dict[int, Member] = {}
+    for name, member in members.items():
+        for metric in compiled_metrics(member.model):
+            holder = holders.setdefault(id(metric), member)
+            if holder.model is not member.model:
+                raise GraphError(
+                    f"`{holder.name}` and `{name}` were compiled with one metric object, `{metric.name}`, but its "
+                    "state belongs to one model. Make one for each, or pass it to `joint.compile`, which copies it"
+                )
 
 
 def check_not_shared(members: Mapping[str, Member]) -> None:
-    """Refuse to train members that share weights: their gradients would have to be added.
+    """Refuse to train members that share what training changes: gradients would have to be added, and statistics or
+    random states would follow the rows of both.
+
+    A shared part that is frozen is fine.
 
     Raises:
-        GraphError: naming two members that hold one weight.
+        GraphError: naming two members that hold one weight, statistic or random state.
     """
     owners: dict[int, Member] = {}
     for name, member in members.items():
-        for weight in member.model.trainable_variables:
-            owner = owners.setdefault(id(weight), member)
+        for what, variable in _changed_by_training(member.model):
+            owner = owners.setdefault(id(variable), member)
             if owner is member:
                 continue
-            what = "are one model" if owner.model is member.model else f"share the weight `{weight.path}`"
+            shared = "are one model" if owner.model is member.model else f"share the {what} `{variable.path}`"
             raise GraphError(
-                f"`{owner.name}` and `{name}` {what}. Training members that share weights is not supported yet; they "
+                f"`{owner.name}` and `{name}` {shared}. Training members that share weights is not supported yet; they "
                 f"can be "
                 "evaluated, predict and be exported. `copies=2` makes two members with weights of their own"
             )
+
+
+def _changed_by_training(model: keras.Model) -> Iterator[tuple[str, Any]]:
+    """The variables that a train step may change, each with a word for what it is."""
+    yield from (("weight", variable) for variable in model.trainable_variables)
+    for layer in flatten_layers(model):
+        if isinstance(layer, WITH_STATISTICS) and layer.trainable:
+            yield from (("statistic", variable) for variable in layer.non_trainable_variables)
+    yield from (("random state", state) for state in random_states(model))
 
 
 def check_can_split(name: str, model: keras.Model) -> None:

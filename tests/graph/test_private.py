@@ -58,6 +58,21 @@ def test_masks_are_left_on_outputs() -> None:
     np.testing.assert_array_equal(losses[0, 0], 0.0)  # what a loss reads is this very attribute
 
 
+def test_compiled_metrics_are_the_objects_given_to_compile() -> None:
+    model = net()
+    assert private.compiled_metrics(model) == []
+    mae, mse = keras.metrics.MeanAbsoluteError(), keras.metrics.MeanSquaredError()
+    model.compile("sgd", "mse", metrics=["accuracy", mae], weighted_metrics=[[mse]])
+    assert private.compiled_metrics(model) == [mae, mse]
+
+
+def test_random_states_are_those_that_are_drawn_from() -> None:
+    drop = layers.Dropout(0.5)
+    model = keras.Sequential([layers.Input((3, 2)), layers.GRU(2), layers.Dropout(0.0), drop])
+    assert [id(state) for state in private.random_states(model)] == [id(drop.seed_generator.state)]
+    assert len(private.random_states(keras.Sequential([layers.Input((3, 2)), layers.GRU(2, dropout=0.5)]))) == 1
+
+
 def test_resumed_epoch_is_what_backup_and_restore_sets(tmp_path: Path) -> None:
     model = net()
     model.compile("sgd", "mse")

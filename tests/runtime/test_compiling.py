@@ -129,6 +129,20 @@ def test_an_optimizer_object_that_two_models_hold_is_refused() -> None:
         joint_of(a=a, b=b).fit({"a": rows(4), "b": rows(4)}, verbose=0)
 
 
+def test_a_metric_object_that_two_models_hold_is_refused() -> None:
+    """Side by side each would count the other's rows."""
+    shared = keras.metrics.MeanAbsoluteError(name="mae")
+    a, b = two_headed(), compiled(net(), "sgd", "mse", metrics=[shared])
+    a.compile("sgd", "mse", weighted_metrics={"q": [shared]})
+    joint = joint_of(a=a, b=b)
+    two = np.zeros((4, 2))
+    data = {"a": (rows(4)[0], {"p": two[:, :1], "q": two}), "b": rows(4)}
+    for call in (joint.fit, joint.evaluate):
+        with pytest.raises(composer.GraphError, match="`a` and `b` were compiled with one metric object, `mae`"):
+            call(data, verbose=0)
+    assert set(joint.evaluate({"b": data["b"]}, verbose=0)["b"]) == {"loss", "mae"}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -148,3 +162,44 @@ def test_members_that_share_weights_are_not_trained() -> None:
     with pytest.raises(composer.ComposerError, match="`day` and `night`"):
         joint.fit({"day": rows(4), "night": rows(4)}, verbose=0)
     assert int(m.optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (lambda: layers.BatchNormalization(center=False, scale=False), "share the statistic `.*moving_mean`"),
+        (lambda: layers.Dropout(0.5), "share the random state `.*seed_generator_state`"),
+    ],
+)
+def test_members_that_share_statistics_or_draws_are_not_trained(layer: Any, message: str) -> None:
+    """They would follow the rows of both."""
+    shared = layer()
+
+    def head() -> keras.Model:
+        x = keras.Input((3,))
+        return compiled(keras.Model(x, layers.Dense(1)(shared(x))), "sgd", "mse")
+
+    joint = joint_of(a=head(), b=head())
+    with pytest.raises(composer.GraphError, match=f"`a` and `b` {message}"):
+        joint.fit({"a": rows(4), "b": rows(4)}, verbose=0)
+
+
+def test_a_frozen_backbone_may_be_shared() -> None:
+    backbone = keras.Sequential(
+        [layers.Input((3, 3)), layers.GRU(4), layers.BatchNormalization(), layers.Dropout(0.0)], name="backbone"
+    )
+    backbone.trainable = False
+
+    def head() -> keras.Model:
+        x = keras.Input((3, 3))
+        return keras.Model(x, layers.Dense(1)(backbone(x)))
+
+    models = {"a": head(), "b": head()}
+    alone = {name: twin(model) for name, model in models.items()}
+    for model in (*models.values(), *alone.values()):
+        compiled(model, keras.optimizers.SGD(0.1), "mse")
+    x, y = np.random.default_rng(0).normal(size=(9, 3, 3)), rows(9)[1]
+    joint_of(**models).fit({"a": (x, y), "b": (x[:5], y[:5])}, epochs=2, batch_size=4, shuffle=False, verbose=0)
+    for name, size in {"a": 9, "b": 5}.items():
+        fit_alone(alone[name], (x[:size], y[:size]), batch_size=4, epochs=2)
+        assert_same_state(models[name], alone[name])
