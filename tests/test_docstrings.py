@@ -55,6 +55,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "ya": ya,
         "xb": xb,
         "yb": yb,
+        "Path": Path,
         "folder": tmp_path,
     }
 

@@ -31,8 +31,10 @@ class RunRecorder:
         clock: seconds that only grow.
 
     Example:
-        >>> with RunRecorder(folder, joint, record) as recorder:
-        ...     joint.fit(data, epochs=5, callbacks=recorder.callbacks())
+        >>> folder = RunFolder.create(Path("runs/first"))
+        >>> data = {"a": (xa, ya), "b": (xb, yb)}
+        >>> with RunRecorder(folder, joint, RunRecord.start({}, {})) as recorder:
+        ...     history = joint.fit(data, epochs=2, callbacks=recorder.callbacks(), verbose=0)
         >>> recorder.record.state
         'finished'
     """
