@@ -14,7 +14,7 @@ import keras
 from composer.compiler.plan import Plan
 from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
-from composer.errors import DataError, ExportError, GraphError
+from composer.errors import ComposerError, DataError, ExportError, GraphError
 from composer.export.saved_model import export_saved_model
 from composer.graph import devices
 from composer.graph.lowering import lower
@@ -361,6 +361,20 @@ class ComposedModel(keras.Model):
                 f'a member alone: `joint.members["{next(iter(self._members))}"].model.export(..., format={format!r})`'
             )
         return export_saved_model(self, Path(filepath), keep_devices=keep_devices)
+
+    def save(self, filepath: str | Path, overwrite: bool = True, zipped: bool | None = None, **arguments: Any) -> None:
+        """Save all members, each with its settings and optimizer state, for `composer.load`.
+
+        Args:
+            filepath: a `.keras` file.
+            overwrite, zipped: as in Keras.
+
+        Raises:
+            ComposerError: for a file of another kind.
+        """
+        if Path(filepath).suffix != ".keras":
+            raise ComposerError(f"a joint model is saved as a `.keras` file. Received: {filepath}")
+        super().save(filepath, overwrite=overwrite, zipped=zipped, **arguments)
 
     def get_config(self) -> dict[str, Any]:
         return saving.config_of(self)

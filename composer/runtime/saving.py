@@ -90,6 +90,14 @@ def load_joint(path: Path, spec: SourceText | None, custom_objects: Mapping[str,
             f"may leave "
             "members out and change replicas and devices, not add members"
         )
+    for placed in plan.members:
+        name, model = placed.member.name, placed.member.model
+        was = saved.members[name].plan.member.model
+        if was != model:
+            raise ComposerError(
+                f"{path} holds `{name}` as the model `{was}`; the spec makes it `{model}`. A member keeps its own "
+                f"weights: write `{was if was == name else f'{was} as {name}'}`"
+            )
     models = {name: saved.members[name].model for name in wanted}
     return type(saved)(plan, models, spec_text=spec.text, name=saved.name)
 

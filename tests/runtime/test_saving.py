@@ -177,6 +177,21 @@ def test_members_may_be_left_out_but_not_added(trained: Any) -> None:
         composer.load(trained[1], "parallel(a, wine)")
 
 
+def test_a_member_never_gets_the_weights_of_another_model(tmp_path: Path) -> None:
+    """Two nets of one shape: nothing but the names tells whose weights are whose."""
+    composer.compile("parallel(a as day, b)", a=net(), b=net()).save(tmp_path / "two.keras")
+    with pytest.raises(composer.ComposerError, match=r"`day` as the model `a`; the spec makes it `b`.*`a as day`"):
+        composer.load(tmp_path / "two.keras", "parallel(b as day)")
+    with pytest.raises(composer.ComposerError, match=r"`b` as the model `b`; the spec makes it `a`.*write `b`"):
+        composer.load(tmp_path / "two.keras", "parallel(a as b)")
+
+
+def test_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
+    for name in ("fleet.h5", "fleet"):
+        with pytest.raises(composer.ComposerError, match=r"saved as a `.keras` file. Received: .*fleet"):
+            composer.compile("parallel(a)", a=net()).save(tmp_path / name)
+
+
 def test_devices_that_are_not_there_are_named(trained: Any) -> None:
     with pytest.raises(composer.DeviceError, match=r"gpu:4|8"):
         composer.load(trained[1], "parallel(a x2) on gpus=8")
