@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 
 @dataclass
@@ -125,10 +126,15 @@ class FitState:
 
 
 def shown_metrics(states: Mapping[str, MemberState], most: int) -> list[str]:
-    """The metrics that a table has columns for: the losses, then the others in the order they came, at most so many."""
-    found = dict.fromkeys(metric for state in states.values() for metric in state.logs)
+    """The metrics that a table has columns for, at most so many: the losses, all members' first metrics, the second."""
+    found = {metric for state in states.values() for metric in state.logs}
     losses = [metric for metric in ("loss", "val_loss") if metric in found]
-    others = [metric for metric in found if metric not in losses and not metric.startswith("val_")]
+    of_members = [
+        [metric for metric in state.logs if metric not in losses and not metric.startswith("val_")]
+        for state in states.values()
+    ]
+    in_turn = (metric for rank in zip_longest(*of_members) for metric in rank if metric is not None)
+    others = dict.fromkeys(in_turn)  # in turn, so that no member's metrics push all of another's out
     paired = [name for metric in others for name in (metric, f"val_{metric}") if name in found]
     return [*losses, *paired][:most]
 

@@ -184,6 +184,7 @@ def _report_unknown_members(statements: Statements, scopes: Sequence[_Scope], fa
         aliases.setdefault(branch.model, {})[branch.name] = None
     found: list[tuple[str, nodes.Name]] = [("data", data.name) for data in statements.data.values()]
     found += [("train", train.name) for train in statements.train.values() if train.name is not None]
+    misspelt = any(branch.model not in statements.models for scope in scopes for branch in scope.branches)
     for kind, name in found:
         if name.text in names:
             continue
@@ -198,9 +199,10 @@ def _report_unknown_members(statements: Statements, scopes: Sequence[_Scope], fa
                 help=(f"write `{kind} {called[0]}`",),
             )
         elif name.text in statements.models:
-            faults.warning(
-                "MG221", f"`{kind} {name.text}` is not used", name.span, label="no composition names this model"
-            )
+            if not misspelt:  # else this is most likely the model that a branch misspells
+                faults.warning(
+                    "MG221", f"`{kind} {name.text}` is not used", name.span, label="no composition names this model"
+                )
         else:
             faults.error(
                 "MG206",

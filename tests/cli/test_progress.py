@@ -127,6 +127,12 @@ def test_metrics_stand_beside_their_validation() -> None:
     assert shown_metrics({"a": state}, 9) == ["loss", "val_loss", "accuracy", "val_accuracy"]
 
 
+def test_no_member_pushes_all_metrics_of_another_out() -> None:
+    first = MemberState(1, None, None, logs={"loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5, "auc": 0.5})
+    second = MemberState(1, None, None, logs={"loss": 1.0, "mae": 0.25})
+    assert shown_metrics({"a": first, "b": second}, 4) == ["loss", "accuracy", "val_accuracy", "mae"]
+
+
 def test_a_loss_that_is_no_number_stands_out(clock: Clock) -> None:
     state = FitState({"a": 1}, clock)
     state.members["a"].logs = {"loss": float("nan")}

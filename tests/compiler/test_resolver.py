@@ -191,6 +191,9 @@ def test_diagnose_judges_all_compositions_and_needs_no_choice() -> None:
         "MG210",
     ]
     assert found('model a = "a.keras"') == ["MG201"]
+    settings = 'model a = "a.keras"\nmodel b = "b.keras"\ndata b = "b.npz"\ntrain b epochs=2\n'
+    assert found(settings + "parallel(a)") == ["MG220", "MG221", "MG221"]
+    assert found(settings + "parallel(a, bb)") == ["MG203"]  # what `b` is for is not unused: `bb` misspells it
 
 
 # Training ----------------------------------------------------------------------------------------------------------
