@@ -31,7 +31,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="Export all members as one SavedModel.")
-@path_argument("spec", "SPEC_OR_RUN")
+@path_argument("spec", "RUN_OR_SPEC")
 @out_option("DIR", "The folder of all versions; the next one is written into it.")
 @graph_option
 @click.option("--keep-devices", is_flag=True, help="Keep replicas and device names, for a server with these devices.")
