@@ -63,6 +63,11 @@ class JointProgram:
         self._function = self._joint if eager else tf.function(self._joint, autograph=False)
         self._step_function = self._next_and_joint if eager else tf.function(self._next_and_joint, autograph=False)
 
+    @property
+    def log_names(self) -> dict[str, list[str]]:
+        """The names that each member's train or test step logs under; nothing is known of an eager program."""
+        return {name: list(flattened(result)) for name, result in self._results.items() if isinstance(result, Mapping)}
+
     def __call__(self, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
         """Run one step. Returns which members ran, in the order of `names`, and each member's result; the result of a
         member that did not run has the right structure and means nothing."""
@@ -132,7 +137,17 @@ def _nothing(like: Any) -> Any:
     return tf.zeros([size or 0 for size in like.shape], like.dtype)
 
 
+def flattened(logs: Mapping[str, Any]) -> Logs:
+    """Logs with what stands in a dict among them, as a step of the user's own may return it, on their own level."""
+    flat: Logs = {}
+    for key, value in logs.items():
+        flat.update(flattened(value) if isinstance(value, Mapping) else {key: value})
+    return flat
+
+
 def to_python(logs: Logs) -> Logs:
-    """Logs as floats; metrics that are no scalars as arrays."""
-    values = {key: np.asarray(value) for key, value in logs.items()}
-    return {key: float(value) if value.ndim == 0 else value for key, value in values.items()}
+    """Logs as floats; metrics that are no scalars, or no numbers, as arrays."""
+    values = {key: np.asarray(value) for key, value in flattened(logs).items()}
+    return {
+        key: float(value) if value.ndim == 0 and value.dtype.kind in "biuf" else value for key, value in values.items()
+    }

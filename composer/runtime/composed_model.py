@@ -20,6 +20,7 @@ from composer.graph import devices
 from composer.graph.lowering import lower
 from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
+from composer.runtime.arguments import FitRequest
 from composer.runtime.compiling import SETTINGS, check_compiled, check_not_shared, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
@@ -181,7 +182,7 @@ class ComposedModel(keras.Model):
         check_compiled(self._members)
         check_not_shared(self._members)
         given = {"batch_size": batch_size, "epochs": epochs, "callbacks": callbacks, **arguments}
-        request = fitting.FitRequest.create(self._by_member, self._plan, given)
+        request = FitRequest.create(self._by_member, self._plan, given)
         rows = fitting.training_rows(self, request, x, y)
         history = JointHistory()
         session = fitting.session(self, self._programs, request, rows, history)

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from composer.compiler.plan import Plan
 from composer.engine.feed import ArrayRows, DatasetRows, Feed, Rows, joint_feed
 from composer.engine.programs import JointProgram, to_python
 from composer.errors import DataError
+from composer.runtime.arguments import FitRequest, batch_sizes
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
-from composer.runtime.history import JointHistory
+from composer.runtime.history import JointHistory, check_log_names
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import as_numpy
 from composer.runtime.programs import ProgramCache
@@ -30,83 +29,6 @@ if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel
 
 DEFAULT_BATCH_SIZE = 32  # Keras'
-
-DEFAULTS: dict[str, Any] = {
-    "batch_size": None,
-    "epochs": None,
-    "callbacks": None,
-    "initial_epoch": 0,
-    "shuffle": None,
-    "class_weight": None,
-    "sample_weight": None,
-    "validation_split": 0.0,
-    "validation_data": None,
-    "validation_batch_size": None,
-    "validation_freq": 1,
-}
-
-NOT_YET = ("steps_per_epoch", "validation_steps")
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """The arguments of one `fit`, each by member."""
-
-    batch_size: dict[str, int | None]
-    epochs: dict[str, int]
-    initial_epoch: dict[str, int]
-    shuffle: dict[str, bool]
-    class_weight: dict[str, Any]
-    sample_weight: Any
-    validation_split: dict[str, float]
-    validation_data: Any
-    validation_batch_size: dict[str, int | None]
-    validation_freq: dict[str, Any]
-    callbacks: dict[str, list[keras.callbacks.Callback]]
-    joint_callbacks: list[keras.callbacks.Callback]
-
-    @classmethod
-    def create(cls, names: ByMember, plan: Plan, given: Mapping[str, Any]) -> FitRequest:
-        """Spread the arguments of `fit` over the members; what is left out comes from the spec's `train`, else from
-        Keras.
-
-        Raises:
-            DataError: for an argument that is unknown or not supported, a member that is none, or a value out of range.
-        """
-        for name, value in given.items():
-            if name in NOT_YET and value is not None:
-                raise DataError(f"`{name}` is not supported yet. Give each member a dataset of the length of its epoch")
-            if name not in (*DEFAULTS, *NOT_YET):
-                raise DataError(f"`fit` has no argument `{name}`")
-        values = {**DEFAULTS, **given}
-        spread = {
-            name: names.spread(f"`{name}`", values[name], default)
-            for name, default in DEFAULTS.items()
-            if name not in ("callbacks", "sample_weight", "validation_data")
-        }
-        for placed in plan.members:
-            name, train, data = placed.member.name, placed.member.train, placed.member.data
-            said: dict[str, Any] = {
-                "epochs": train.epochs,
-                "batch_size": train.batch,
-                "shuffle": None if data is None else data.shuffle,
-            }
-            said["class_weight"] = None if train.class_weight is None else train.class_weight.to_dict()
-            for argument, value in said.items():
-                if spread[argument][name] is None:
-                    spread[argument][name] = value
-            spread["epochs"][name] = 1 if spread["epochs"][name] is None else spread["epochs"][name]
-            spread["shuffle"][name] = True if spread["shuffle"][name] is None else spread["shuffle"][name]
-        own, joint = _callbacks(names, values["callbacks"])
-        request = cls(
-            sample_weight=values["sample_weight"],
-            validation_data=values["validation_data"],
-            callbacks=own,
-            joint_callbacks=joint,
-            **spread,
-        )
-        _check_numbers(request)
-        return request
 
 
 @dataclass(frozen=True)
@@ -131,7 +53,7 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
         raise DataError(
             f"no rows for {told}: `fit` trains all members. Give rows for each, or compose only those to train"
         )
-    validation = {} if request.validation_data is None else member_data(names, request.validation_data)
+    validation = {} if request.validation_data is None else _validation_data(names, request.validation_data)
     rows = FitRows({}, {})
     for name, member in members.items():
         data = given[name]
@@ -144,10 +66,18 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
     _set_auto_groups(joint, request, rows.training)
     for name, data in validation.items():
         check_rows(members[name], data, targets=True)
-        size = request.validation_batch_size[name] or request.batch_size[name]
+        size = request.validation_batch_size[name]
+        if size is None and data.dataset is None:  # that of the training rows says nothing of a dataset
+            size = request.batch_size[name]
         rows.validation[name] = member_rows(members[name], data, size)
     _check_validation_lengths(request, rows.validation)
     return rows
+
+
+def _validation_data(names: ByMember, given: Any) -> dict[str, MemberData]:
+    """Validation rows by member: `{member: (x, y)}`, or as Keras has it `({member: x}, {member: y})`."""
+    by_part = isinstance(given, tuple) and len(names.names) > 1 and all(isinstance(part, Mapping) for part in given)
+    return member_data(names, *given) if by_part and len(given) in (2, 3) else member_data(names, given)
 
 
 def evaluation_rows(joint: ComposedModel, x: Any, y: Any, sample_weight: Any, batch_size: Any) -> dict[str, Rows]:
@@ -159,7 +89,7 @@ def evaluation_rows(joint: ComposedModel, x: Any, y: Any, sample_weight: Any, ba
     """
     given = member_data(joint._by_member, x, y, sample_weight)
     check_compiled({name: joint.members[name] for name in given})
-    sizes = joint._by_member.spread("`batch_size`", batch_size)
+    sizes = batch_sizes(joint._by_member, batch_size)
     for name, data in given.items():
         check_rows(joint.members[name], data, targets=True)
     return {name: member_rows(joint.members[name], data, sizes[name]) for name, data in given.items()}
@@ -172,11 +102,11 @@ def prediction_rows(joint: ComposedModel, x: Any, batch_size: Any) -> dict[str, 
         DataError: if rows do not fit their member.
     """
     given = member_data(joint._by_member, x, targets=False)
-    sizes = joint._by_member.spread("`batch_size`", batch_size)
+    sizes = batch_sizes(joint._by_member, batch_size)
     rows: dict[str, Rows | None] = {}
     for name, data in given.items():
         check_rows(joint.members[name], data, targets=False)
-        empty = data.dataset is None and data.num_rows == 0
+        empty = data.num_rows == 0 if data.dataset is None else DatasetRows(data.dataset).num_batches == 0
         rows[name] = None if empty else member_rows(joint.members[name], data, sizes[name])
     return rows
 
@@ -192,7 +122,10 @@ def member_rows(member: Member, data: MemberData, batch_size: int | None, *, shu
             raise DataError(
                 f"`{member.name}` comes as a dataset, which holds its own batches: leave out its `batch_size`"
             )
-        return DatasetRows(data.dataset)
+        dataset = DatasetRows(data.dataset)
+        if dataset.num_batches == 0:
+            raise DataError(f"`{member.name}` has no rows: its dataset is empty")
+        return dataset
     if data.num_rows == 0:
         raise DataError(f"`{member.name}` has no rows")
     group = member.plan.member.group
@@ -222,6 +155,7 @@ def session(
         validation_feed = joint_feed(rows.validation)
         validating = [unit for unit in units if unit.name in rows.validation]
         validation = (validation_feed, programs.testing(validating, validation_feed))
+    check_log_names(program.log_names, validation[1].log_names if validation else {})
     runs = {}
     for name, member in joint.members.items():
         own = keras.callbacks.CallbackList(
@@ -279,60 +213,6 @@ def without_shared_models(members: Mapping[str, Member], names: Iterable[str]) -
 
 def plain(logs: Mapping[str, Any]) -> dict[str, Any]:
     return to_python(dict(logs))
-
-
-def _callbacks(names: ByMember, callbacks: Any) -> tuple[dict[str, list[Any]], list[Any]]:
-    """The callbacks of each member, and the joint ones: those under `"*"`, or a plain list."""
-    joint = _as_list(callbacks.get("*") if isinstance(callbacks, Mapping) else callbacks)
-    for callback in joint:
-        _check_callback("all members", callback)
-    if not isinstance(callbacks, Mapping):
-        return {name: [] for name in names.names}, joint
-    names.check_keys("`callbacks`", callbacks)
-    own = names.spread("`callbacks`", {key: value for key, value in callbacks.items() if key != "*"} or None)
-    held: dict[int, str] = {}
-    for name, values in own.items():
-        for callback in _as_list(values):
-            _check_callback(f"`{name}`", callback)
-            if held.setdefault(id(callback), name) != name:
-                raise DataError(
-                    f"`{held[id(callback)]}` and `{name}` were given one {type(callback).__name__} object, but a "
-                    f"callback belongs "
-                    "to one model. Make one for each"
-                )
-    return {name: _as_list(values) for name, values in own.items()}, joint
-
-
-def _check_callback(whose: str, callback: Any) -> None:
-    if not isinstance(callback, keras.callbacks.Callback):
-        received = f"the class {callback.__name__}" if isinstance(callback, type) else repr(callback)
-        raise DataError(f"a callback of {whose} must be a keras.callbacks.Callback object. Received: {received}")
-
-
-def _as_list(callbacks: Any) -> list[Any]:
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
-
-
-def _check_numbers(request: FitRequest) -> None:
-    for argument, least in (("epochs", 0), ("initial_epoch", 0), ("batch_size", 1), ("validation_batch_size", 1)):
-        for name, value in getattr(request, argument).items():
-            if value is None and argument.endswith("batch_size"):
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise DataError(
-                    f"`{argument}` of `{name}` must be a whole number of at least {least}. Received: {value!r}"
-                )
-    for name, value in request.validation_freq.items():
-        epochs = [value] if isinstance(value, (int, np.integer)) else value
-        if not isinstance(epochs, Iterable) or not all(isinstance(each, (int, np.integer)) for each in epochs):
-            raise DataError(f"`validation_freq` of `{name}` is a number of epochs or a list. Received: {value!r}")
-        if any(each < 1 for each in epochs):
-            raise DataError(f"`validation_freq` of `{name}` counts epochs from 1. Received: {value!r}")
-    for name, value in request.class_weight.items():
-        if value is not None and not isinstance(value, Mapping):
-            raise DataError(f"`class_weight` of `{name}` is a dict of a weight a class. Received: {value!r}")
 
 
 def _check_validation_lengths(request: FitRequest, rows: Mapping[str, Rows]) -> None:

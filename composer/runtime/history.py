@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import keras
+
+from composer.errors import GraphError
 
 
 class JointHistory(keras.callbacks.History):
@@ -11,3 +15,25 @@ class JointHistory(keras.callbacks.History):
     def __init__(self) -> None:
         super().__init__()
         self.members: dict[str, keras.callbacks.History] = {}
+
+
+def check_log_names(trained: Mapping[str, Sequence[str]], validated: Mapping[str, Sequence[str]]) -> None:
+    """Refuse members of which one would write over another's entry in the joint history.
+
+    Args:
+        trained: the names each member logs under while it trains.
+        validated: the same while it is validated.
+
+    Raises:
+        GraphError: naming both members and the entry.
+    """
+    owners: dict[str, str] = {}
+    for prefix, logged in (("", trained), ("val_", validated)):
+        for name, keys in logged.items():
+            for entry in (f"{prefix}{name}_{key}" for key in keys):
+                other = owners.setdefault(entry, name)
+                if other != name:
+                    raise GraphError(
+                        f"`{other}` and `{name}` would both write `{entry}` in the joint history. Rename one in the "
+                        f"spec, as in `{name} as other`"
+                    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,8 @@ import keras
 import tensorflow as tf
 
 from composer.engine.feed import Feed, Gate
-from composer.engine.programs import JointProgram, Logs, to_python
-from composer.errors import DataError
+from composer.engine.programs import JointProgram, Logs, flattened, to_python
+from composer.errors import ComposerWarning, DataError
 from composer.graph.private import resumed_epoch
 from composer.runtime.members import Member
 
@@ -97,7 +98,7 @@ class Pass:
     @property
     def flat_logs(self) -> Logs:
         """The last logs of every member that took part, as `member_metric`."""
-        return {f"{name}_{key}": value for name, logs in self.logs.items() for key, value in logs.items()}
+        return {f"{name}_{key}": value for name, logs in self.logs.items() for key, value in flattened(logs).items()}
 
 
 class TrainingSession:
@@ -191,10 +192,12 @@ class TrainingSession:
             if not run.in_epoch:
                 continue
             self.feed.end_epoch(run.member.name)
+            if run.step == 0:
+                warnings.warn(f"`{run.member.name}` had no rows in epoch {epoch + 1}", ComposerWarning, stacklevel=2)
             run.callbacks.on_epoch_end(epoch, {**to_python(run.logs), **run.validation_logs})
             if run.member.model.stop_training or epoch + 1 >= run.epochs.stop:
                 self.end_run(run)
-        return any(not run.ended for run in self.runs.values())
+        return any(not run.ended for run in self.runs.values() if run.epochs)
 
     def end_run(self, run: MemberRun) -> None:
         """A member is through: what Keras does at the end of a `fit`, for it alone."""

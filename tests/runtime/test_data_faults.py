@@ -221,6 +221,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         r"`validation_split=1.0` leaves `a`.*with 0 rows to train",
     ),
     "a split below 0": ({"validation_split": {"a": -0.5}}, r"`validation_split=-0.5` leaves `a`"),
+    "half the rows, in words": ({"validation_split": {"a": "half"}}, r"`validation_split` of `a`.*Received: 'half'"),
     "validation too wide": ({"validation_data": {"a": (XB, Y)}}, r"of `a` takes rows of shape \(3\)"),
     "validation of no member": ({"validation_data": {"z": (X, Y)}}, r"names `z`, which is no member"),
     "every 0 epochs": ({"validation_freq": 0}, r"`validation_freq` of `a` counts epochs from 1"),
@@ -261,6 +262,15 @@ def test_targets_for_a_member_without_rows_are_refused(joint: composer.ComposedM
 def test_rows_to_predict_that_do_not_fit_are_refused(joint: composer.ComposedModel, data: Any, message: str) -> None:
     with pytest.raises(composer.DataError, match=message):
         joint.predict(data, verbose=0)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, "4"])
+def test_batch_sizes_that_make_no_sense_are_refused(joint: composer.ComposedModel, size: Any) -> None:
+    message = rf"`batch_size` of `a` must be a whole number of at least 1. Received: {size!r}"
+    with pytest.raises(composer.DataError, match=message):
+        joint.predict({"a": X}, batch_size={"a": size}, verbose=0)
+    with pytest.raises(composer.DataError, match=message):
+        joint.evaluate({"a": (X, Y)}, batch_size=size, verbose=0)
 
 
 def test_one_member_needs_no_dict() -> None:

@@ -115,6 +115,24 @@ def test_datasets_predict_and_evaluate_to_their_end() -> None:
         assert evaluated[name]["loss"] == pytest.approx(models[name].evaluate(x, y, verbose=0), rel=1e-5)
 
 
+def test_a_validation_dataset_beside_arrays_keeps_its_own_batches() -> None:
+    """The batch size is that of the training rows."""
+    member = Alone(
+        net(),
+        rows=lambda: rows(9),
+        settings=lambda: {"optimizer": "sgd", "loss": "mse"},
+        fit={"batch_size": 4},
+        validation=lambda: batches(7, 3),
+    )
+    Fleet({"a": member}).assert_same("a")
+
+
+def test_a_dataset_that_is_empty_predicts_nothing() -> None:
+    joint = composer.compile("parallel(a, b)", models={name: compiled(net(), "sgd", "mse") for name in "ab"})
+    got = joint.predict({"a": batches(8, 4).take(0), "b": rows(3)[0]}, verbose=0)
+    assert {name: value.shape for name, value in got.items()} == {"a": (0, 1), "b": (3, 1)}
+
+
 # Faults ------------------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +147,10 @@ def single_rows() -> Any:
 
 def without_end() -> Any:
     return batches(8, 4).repeat()
+
+
+def empty() -> Any:
+    return batches(8, 4).take(0)
 
 
 def batched() -> Any:
@@ -150,6 +172,7 @@ LATER = {"initial_epoch": {"b": 1}, "epochs": 2}
     ("dataset", "arguments", "message"),
     [
         (single_rows, {}, r"`a` yields single rows of shape \(3,\).*`.batch\(32\)`"),
+        (empty, {}, r"`a` has no rows: its dataset is empty"),
         (without_end, {}, r"`a` never ends.*take"),
         (batched, {"batch_size": {"a": 4}}, r"`a` comes as a dataset.*leave out its `batch_size`"),
         (batched, {"validation_split": {"a": 0.5}}, r"`a` are a `tf.data.Dataset`.*Pass `validation_data`"),
@@ -162,6 +185,14 @@ def test_datasets_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(composer.DataError, match=message):
         joint.fit({"a": dataset(), "b": rows(8)}, verbose=0, **arguments)
+
+
+def test_an_epoch_without_rows_is_told(joint: composer.ComposedModel) -> None:
+    """Of a dataset that cannot tell its length it is known only then."""
+    nothing = batches(8, 4).filter(lambda x, y: False)
+    with pytest.warns(composer.ComposerWarning, match="`a` had no rows in epoch 1"):
+        history = joint.fit({"a": nothing, "b": rows(8)}, verbose=0)
+    assert set(history.history) == {"b_loss"}
 
 
 def test_validation_datasets_of_unknown_length_at_unlike_frequencies_are_refused(

@@ -340,3 +340,62 @@ def test_c81_one_dataset_a_member_never_stops_at_the_shortest() -> None:
     for name, batches in (("a", 6), ("b", 3)):
         fleet.assert_same(name)
         assert int(fleet.models[name].optimizer.iterations) == 2 * batches
+
+
+class NestedLogs(keras.Model):
+    """Its step logs a dict among its logs, as Keras allows."""
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        return {**logs, "parts": {"half": logs["loss"] / 2}}
+
+
+def test_logs_in_a_dict_stand_on_their_own() -> None:
+    x = keras.Input((3,))
+    models = [compiled(NestedLogs(x, layers.Dense(1, kernel_initializer="ones")(x)), "sgd", "mse") for _ in "ab"]
+    history = composer.compile("parallel(a, b)", a=models[0], b=compiled(net(), "sgd", "mse")).fit(
+        {"a": rows(9), "b": rows(4)}, epochs=2, shuffle=False, verbose=0
+    )
+    want = fit_alone(models[1], rows(9), epochs=2)
+    assert set(want.history) == {"loss", "half"}
+    assert_same_history(history.members["a"].history, want.history)
+    assert history.history["a_half"] == history.members["a"].history["half"]
+
+
+def test_validation_rows_may_come_as_x_and_y_by_member() -> None:
+    joint = composer.compile("parallel(a, b)", a=compiled(net(), "sgd", "mse"), b=compiled(net(), "sgd", "mse"))
+    (x, y), (xv, yv) = rows(4), rows(5, seed=2)
+    history = joint.fit({"a": x, "b": x}, {"a": y, "b": y}, validation_data=({"b": xv}, {"b": yv}), verbose=0)
+    assert set(history.history) == {"a_loss", "b_loss", "val_b_loss"}
+    assert history.history["val_b_loss"][0] == pytest.approx(joint.evaluate({"b": (xv, yv)}, verbose=0)["b"]["loss"])
+
+
+def test_members_that_have_trained_before_hold_no_one_up() -> None:
+    """One with no epochs left takes no part; the others' last epoch is the last."""
+    joint = composer.compile("parallel(a, b)", a=compiled(net(), "sgd", "mse"), b=compiled(net(), "sgd", "mse"))
+    epochs: list[int] = []
+    joint.fit(
+        {"a": rows(4), "b": rows(4)},
+        epochs={"a": 9, "b": 2},
+        initial_epoch={"a": 9},
+        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs.append(epoch))],
+        verbose=0,
+    )
+    assert epochs == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("other", "validation", "entry"),
+    [("a_b", {}, "a_b_loss"), ("val_a", {"a": "rows"}, "val_a_loss")],
+)
+def test_members_with_one_name_in_the_history_are_refused(other: str, validation: Any, entry: str) -> None:
+    """One would write over the other, unseen."""
+    x = keras.Input((3,))
+    heads = keras.Model(x, {"b": layers.Dense(1, name="b")(x), "c": layers.Dense(1, name="c")(x)})
+    models = {"a": compiled(heads, "sgd", "mse"), other: compiled(net(), "sgd", "mse")}
+    joint = composer.compile(f"parallel(a, {other})", models=models)
+    x, y = rows(4)
+    data = {"a": (x, {"b": y, "c": y}), other: (x, y)}
+    with pytest.raises(composer.GraphError, match=rf"`{other}` would both write `{entry}`|`a` would both.*`{entry}`"):
+        joint.fit(data, validation_data={name: data[name] for name in validation} or None, verbose=0)
+    assert int(models["a"].optimizer.iterations) == 0
