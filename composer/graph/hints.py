@@ -22,7 +22,8 @@ def near(name: str, candidates: Iterable[str]) -> str:
 def near_files(path: Path) -> str:
     """A hint for a missing file: names like it in its folder, or that the folder is missing as well; else nothing.
 
-    Names are compared without their suffix, since files of one kind share it.
+    Names are compared without their suffix, since files of one kind share it; where there are near files of the kind
+    that is missing, no other kind is meant.
 
     Example:
         >>> (folder / "wine.csv").touch()
@@ -34,7 +35,8 @@ def near_files(path: Path) -> str:
         return f". The folder {folder} is missing as well"
     entries = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     stems = near_names(path.stem, [Path(name).stem for name in entries])
-    names = [name for stem in stems for name in entries if Path(name).stem == stem][:3]
+    names = [name for stem in stems for name in entries if Path(name).stem == stem and not name.endswith(".mgpu")]
+    names = ([name for name in names if Path(name).suffix == path.suffix] or names)[:3]
     return f"; did you mean {quoted_list(names)}?" if names else ""
 
 

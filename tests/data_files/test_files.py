@@ -156,6 +156,18 @@ def test_missing_and_unknown_files_name_the_mend(tmp_path: Path, name: str, mess
         load_rows("m", path(name, target=("cultivar",)), tmp_path)
 
 
+def test_a_near_file_of_another_kind_is_named_only_where_there_is_none_of_this(tmp_path: Path) -> None:
+    for name in ("wine.csv", "wine.keras", "wine.mgpu", "digit.npz", "sweeps.mgpu"):
+        (tmp_path / name).touch()
+    for name, hint in (
+        ("wines.csv", r"; did you mean `wine\.csv`\?"),
+        ("digit.csv", r"; did you mean `digit\.npz`\?"),
+        ("sweep.csv", ""),
+    ):
+        with pytest.raises(DataError, match=rf"{name} is missing{hint}$"):
+            load_rows("m", path(name), tmp_path)
+
+
 # Tables ------------------------------------------------------------------------------------------------------------
 
 
