@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from composer.errors import GraphError
 from composer.graph.layers import call_model, call_replica
-from composer.graph.slicing import join_rows, split_rows
+from composer.graph.slicing import join_rows, num_rows, split_rows
 
 Batch = Any  # x, (x,), (x, y) or (x, y, sample_weight), each a tensor or a structure of tensors
 Step = Callable[[Batch], dict[str, Any]]
@@ -125,7 +125,7 @@ def _replicated_train_step(unit: Unit, batch: Batch) -> dict[str, Any]:
         from_outputs, from_weights = head.gradient(
             scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE
         )
-        parts = [from_weights, *_replica_gradients(replicas, from_outputs, y_pred, weights)]
+        parts = [from_weights, *_replica_gradients(replicas, from_outputs, weights)]
         gradients = [_sum(part) for part in zip(*parts, strict=True)]
         model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
     else:
@@ -164,24 +164,23 @@ def _update_loss_tracker(model: keras.Model, loss: Any, x: Any) -> None:
             metric.update_state(loss, sample_weight=rows)
 
 
-def _replica_gradients(replicas: list[_Replica], from_outputs: Any, y_pred: Any, weights: list[Any]) -> list[list[Any]]:
-    """What each replica adds to the gradient of the weights, taken on its device."""
+def _replica_gradients(replicas: list[_Replica], from_outputs: Any, weights: list[Any]) -> list[list[Any]]:
+    """What each replica adds to the gradient of the weights, taken on its device.
+
+    Only outputs that a loss reads are followed: weights behind others have no gradient, as in Keras, and an optimizer
+    leaves those alone; a gradient of zeros would let it decay them.
+    """
+    gradients = keras.tree.flatten(from_outputs)
+    read = [index for index, gradient in enumerate(gradients) if gradient is not None]
+    sizes = tf.stack([num_rows(replica.outputs) for replica in replicas])
+    slices = [tf.split(gradients[index], sizes, axis=0) for index in read]
     parts = []
-    for replica, upstream in zip(replicas, _split_gradients(from_outputs, y_pred, replicas), strict=True):
+    for index, replica in enumerate(replicas):
+        outputs = keras.tree.flatten(replica.outputs)
         with tf.device(replica.device):
-            parts.append(replica.tape.gradient(replica.outputs, weights, output_gradients=upstream))
-    return parts
-
-
-def _split_gradients(gradients: Any, outputs: Any, replicas: list[_Replica]) -> list[Any]:
-    """The gradient of the joined outputs, cut to the rows of each replica; zeros for an output that no loss reads."""
-    leaves = [
-        tf.zeros_like(output) if gradient is None else gradient
-        for gradient, output in zip(keras.tree.flatten(gradients), keras.tree.flatten(outputs), strict=True)
-    ]
-    sizes = tf.stack([tf.shape(keras.tree.flatten(replica.outputs)[0])[0] for replica in replicas])
-    slices = zip(*(tf.split(leaf, sizes, axis=0) for leaf in leaves), strict=True)
-    return [keras.tree.pack_sequence_as(outputs, part) for part in slices]
+            upstream = [pieces[index] for pieces in slices]
+            parts.append(replica.tape.gradient([outputs[i] for i in read], weights, output_gradients=upstream))
+    return parts if read else []
 
 
 def _sum(gradients: tuple[Any, ...]) -> Any:
