@@ -162,7 +162,11 @@ def _output_shapes(layer: keras.layers.Layer, calls: Calls) -> list[tuple[int | 
 def _flops(layers: list[keras.layers.Layer], calls: Calls) -> int | None:
     """Multiply-adds of every kernel at every position, counted as two. None where a shape is open."""
     total = 0
+    # A called layer stands for those inside it (cells, wrapped layers): they work where it is called.
+    inside = {id(part) for layer in layers if id(layer) in calls for part in flatten_layers(layer)}
     for layer in layers:
+        if id(layer) in inside:
+            continue
         kernels = [weight for weight in layer.weights if len(weight.shape) >= 2]
         if not kernels or isinstance(layer, keras.layers.Embedding):
             continue
@@ -176,7 +180,7 @@ def _flops(layers: list[keras.layers.Layer], calls: Calls) -> int | None:
 def _positions(layer: keras.layers.Layer, calls: Calls) -> int | None:
     """How often a layer applies its kernels to one row: time steps of a recurrent layer, pixels of a convolution's
     output."""
-    if isinstance(layer, RECURRENT_LAYERS):
+    if isinstance(layer, (*RECURRENT_LAYERS, keras.layers.Bidirectional)):
         counts = [inputs[0].shape[1] for inputs, _ in calls.get(id(layer), ())]
     else:
         channels_first = getattr(layer, "data_format", None) == "channels_first"
