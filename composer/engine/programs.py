@@ -90,8 +90,7 @@ class JointProgram:
             name = next((name for name in self.names if member_scope(name) in scopes), None)
             if name is None:
                 raise
-            reason = re.search(r"INVALID_ARGUMENT:\s*(.*)", error.message)
-            told = reason[1] if reason else error.message.splitlines()[0]
+            told = operation_fault(error)
             raise DataError(f"a step of `{name}` failed on its rows: {told} (at {'/'.join(scopes[-3:])})") from error
 
     def _trace(self, member: MemberStep) -> None:
@@ -130,6 +129,14 @@ class JointProgram:
             lambda: self._steps[name](batch.get_value()),
             lambda: keras.tree.map_structure(_nothing, self._results[name]),
         )
+
+
+def operation_fault(error: tf.errors.OpError) -> str:
+    """What TensorFlow says of an operation that failed: the line before `[[{{node ...}}]]`."""
+    found = re.search(r"([^\n]+)\n\s*\[\[", error.message)
+    text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
+    text = re.sub(r"^\s*(\(\d+\)\s*)?([A-Z_]+:\s*)?", "", text)  # which of several, and the kind
+    return " ".join(text.split())[:400].rstrip(".")
 
 
 def _nothing(like: Any) -> Any:

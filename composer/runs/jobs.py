@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from composer.data_files.files import Rows
-from composer.errors import DataError, GraphError
 from composer.language import nodes
 from composer.language.parser import parse
+from composer.runs.faults import faults_told
 from composer.runs.job_checks import check_arguments, check_trainable, gaps_told
 from composer.runs.job_rows import as_keras_takes, training_rows
 from composer.runs.progress import FitListener, StopBetweenBatches, progress_callbacks
@@ -122,7 +119,7 @@ def run_fit(
         should_stop: asked before each batch; where it says so, the run is interrupted.
 
     Raises:
-        ComposerError: the folder cannot be written, or rows do not fit.
+        ComposerError: the folder cannot be written, rows do not fit, or a callback fails.
     """
     folder = RunFolder.create(path, force=force)
     folder.write_spec(job.source.text)
@@ -137,19 +134,10 @@ def run_fit(
     callbacks["*"] = [*stopping, *callbacks["*"]]
     interrupted = False
     try:
-        with recorder, gaps_told():
+        with faults_told(path, own), recorder, gaps_told():
             job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
     except KeyboardInterrupt:
         interrupted = True
-    except tf.errors.ResourceExhaustedError as error:
-        raise GraphError(
-            f"the memory of a device is full. Take smaller batches or fewer members at once; what was trained until "
-            f"then is kept in {path}: {_reason(error)}"
-        ) from error
-    except tf.errors.OpError as error:
-        raise DataError(
-            f"TensorFlow refuses a batch: {_reason(error)}. What was trained until then is kept in {path}"
-        ) from error
     return FitResult(path, recorder.histories, interrupted)
 
 
@@ -180,13 +168,6 @@ def with_seed(tree: nodes.Spec, seed: int) -> nodes.Spec:
     if not any(isinstance(statement, nodes.Train) and statement.name is None for statement in statements):
         statements.append(nodes.Train(None, (option,)))
     return replace(tree, statements=tuple(statements))
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """What TensorFlow says of an operation that failed: the line before `[[{{node ...}}]]`."""
-    found = re.search(r"([^\n]+)\n\s*\[\[", error.message)
-    text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
-    return " ".join(text.split())[:400].rstrip(".")
 
 
 def _record(job: FitJob, spec_path: Path | None) -> RunRecord:

@@ -344,10 +344,21 @@ def test_a_batch_that_tensorflow_refuses_keeps_what_is_trained(run: Run, shop: P
     )
     ended = run("fit", "words.mgpu", "-o", "run", "-q")
     assert ended.code == 1
-    assert "TensorFlow refuses a batch: " in ended.err
+    assert "a step of `words` failed on its rows: " in ended.err
     assert "9 is not in [0, 4)" in ended.err
     assert "What was trained until then is kept in run" in ended.err
     assert read_run(Path("run")).record.state == "failed"
+
+
+def test_a_callback_that_fails_is_named_and_keeps_what_is_trained(run: Run, shop: Path) -> None:
+    """Keras knows only in the first epoch that there is no such metric."""
+    text = Path("small.mgpu").read_text().replace("loss=mse", "loss=mse callbacks=[early_stopping(monitor=val_mea)]")
+    Path("monitor.mgpu").write_text(text)
+    ended = run("fit", "monitor.mgpu", "-o", "run", "-q")
+    assert ended.code == 1
+    assert ended.err.startswith("error: the callback `early_stopping` of `a` failed: EarlyStopping callback received")
+    assert ended.err.rstrip().endswith("What was trained until then is kept in run")
+    assert Path("run/models/a.keras").is_file()
 
 
 def test_a_bug_keeps_its_traceback_and_the_models(run: Run, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
