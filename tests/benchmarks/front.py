@@ -55,4 +55,5 @@ def many_branches() -> bool:
     detail = ", ".join(f"{size}: {time:.2f} s" for size, time in found.items())
     fast = report("parse, resolve and plan 10,000 branches", found[SIZES[-1]], 3, " s", detail)
     ratio = per_branch[SIZES[-1]] / per_branch[SIZES[0]]
-    return report("time a branch, 10,000 branches over 1,000", ratio, 1.3) and fast
+    # A quadratic path would show 10. The garbage collector's passes over a larger heap take some: 1.5 has been seen.
+    return report("time a branch, 10,000 branches over 1,000", ratio, 2) and fast
