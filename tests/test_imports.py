@@ -69,11 +69,11 @@ def test_verbs_of_the_front_half_load_no_framework(arguments: tuple[str, ...]) -
 
 
 def test_every_public_name_can_be_imported() -> None:
-    code = (
-        "import composer\nassert composer.__all__ == sorted(composer.__all__)\n"
-        "for name in composer.__all__:\n    assert getattr(composer, name) is not None, name"
-    )
-    assert "tensorflow" in loaded_after(code)
+    import composer
+
+    assert composer.__all__ == sorted(composer.__all__)
+    for name in composer.__all__:
+        assert getattr(composer, name) is not None, name
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
