@@ -84,6 +84,8 @@ def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
     if strings != (wanted.dtype == "string"):
         kind = "strings" if strings else "numbers"
         raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: {kind}")
+    if _is_complex(leaf.dtype) and not _is_complex(wanted.dtype):
+        raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: complex numbers")
     if wanted.shape is None or _fits(shape, wanted.shape):
         return
     raise DataError(
@@ -91,6 +93,10 @@ def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
         f"{_rows(shape)} "
         f"(the whole array is {shape})"
     )
+
+
+def _is_complex(dtype: Any) -> bool:
+    return getattr(dtype, "name", str(dtype)).startswith("complex")
 
 
 def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:

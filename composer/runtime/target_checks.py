@@ -26,7 +26,7 @@ def check_targets(member: Member, y: Any) -> None:
         DataError: if they do not fit its outputs; the message says what the loss takes and what came.
 
     Warns:
-        ComposerWarning: NaN among the targets.
+        ComposerWarning: NaN among the targets, or columns that Keras would repeat.
     """
     loss = getattr(member.model, "loss", None)
     if loss is None or any(overrides(member.model, step) for step in ("train_step", "compute_loss")):
@@ -51,24 +51,27 @@ def is_string(leaf: Any) -> bool:
 
 
 def _check_structure(member: Member, y: Any, loss: Any) -> None:
-    """As many targets as outputs, under the names that have a loss."""
+    """As many targets as outputs, or, by name, one for each output that has a loss."""
+    wanted = [tensor.name for tensor in member.signature.outputs]
     if isinstance(y, dict) and isinstance(loss, dict):
-        for key in y:
-            if key not in loss:
-                near = near_names(key, loss)
-                hint = f"Did you mean `{near[0]}`? " if near else ""
-                raise DataError(
-                    f"the targets of `{member.name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}"
-                )
-        missing = [key for key in loss if key not in y]
-        if missing:
-            raise DataError(f"the targets of `{member.name}` lack {', '.join(f'`{key}`' for key in missing)}")
-    wanted, received = [tensor.name for tensor in member.signature.outputs], len(keras.tree.flatten(y))
-    if received != len(wanted):
+        _check_names(member.name, y, loss, wanted)
+    elif len(keras.tree.flatten(y)) != len(wanted):
         raise DataError(
             f"`{member.name}` has {len(wanted)} outputs ({', '.join(wanted)}) and takes as many targets, by name or in "
-            f"this order. Received: {received}"
+            f"this order. Received: {len(keras.tree.flatten(y))}"
         )
+
+
+def _check_names(name: str, y: dict[str, Any], loss: dict[str, Any], outputs: list[str]) -> None:
+    """An output without a loss needs no target, and may have one."""
+    for key in y:
+        if key not in loss and key not in outputs:
+            near = near_names(key, loss)
+            hint = f"Did you mean `{near[0]}`? " if near else ""
+            raise DataError(f"the targets of `{name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}")
+    missing = [key for key, value in loss.items() if value is not None and key not in y]
+    if missing:
+        raise DataError(f"the targets of `{name}` lack {', '.join(f'`{key}`' for key in missing)}")
 
 
 def _check_columns(name: str, leaf: Any, output: tuple[int | None, ...], loss: Any) -> None:
@@ -86,6 +89,13 @@ def _check_columns(name: str, leaf: Any, output: tuple[int | None, ...], loss: A
         _check_labels(name, leaf, output[-1], loss)
     elif len(shape) == len(output) and shape[-1] != output[-1] and 1 not in (shape[-1], output[-1]):
         raise DataError(f"`{name}` predicts {output[-1]} columns, but its targets have {shape[-1]}")
+    elif len(shape) == len(output) and shape[-1] != output[-1]:
+        warnings.warn(
+            f"`{name}` predicts {output[-1]} columns, and its targets have {shape[-1]}: each is compared with each. "
+            "Expected as many columns in both",
+            ComposerWarning,
+            stacklevel=2,
+        )
 
 
 def _check_labels(name: str, leaf: Any, num_classes: int | None, loss: Any) -> None:

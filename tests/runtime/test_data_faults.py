@@ -84,6 +84,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "dates": ({"a": (np.zeros((8, 3), "datetime64[s]"), Y), **OTHER}, r"`a` has dates or times \(datetime64\[s\]\)"),
     "uneven lists": ({"a": ([[1, 2, 3], [4]], Y[:2]), **OTHER}, r"`a` has rows of unlike lengths"),
     "objects": ({"a": (np.array([[1], "u"], dtype=object), Y[:2]), **OTHER}, r"Python objects \(list, str\)"),
+    "complex": ({"a": (X * 1j, Y), **OTHER}, r"of `a` takes float32 values. Received: complex numbers"),
     "ragged": (lambda: {"a": (tf.ragged.constant([[1.0], [2.0, 3.0]]), Y[:2]), **OTHER}, r"`a` has a RaggedTensor"),
     "more columns": ({"a": (X, Y), "b": (XB, rows(8, 5, 3)[1])}, r"`b` predicts 2 columns, but its targets have 3"),
 }
@@ -140,6 +141,24 @@ def test_rows_that_do_not_fit_their_model_say_what_it_takes(fault: str) -> None:
     for run in (joint.fit, joint.evaluate):
         with pytest.raises(composer.DataError, match=message):
             run({"m": data}, verbose=0)
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
+@pytest.mark.parametrize("targets", [{"price": Y}, {"price": Y, "kind": Y}])
+@pytest.mark.parametrize("loss", [{"price": "mse"}, {"price": "mse", "kind": None}])
+def test_an_output_without_a_loss_needs_no_target(loss: Any, targets: Any) -> None:
+    model = two_headed()
+    compiled(model, "sgd", loss)
+    joint, data = single(model), (PAIR, targets)
+    got = joint.evaluate({"m": data}, verbose=0)["m"]
+    assert got == pytest.approx(model.evaluate(*data, verbose=0, return_dict=True), rel=1e-5)
+    assert set(joint.fit({"m": data}, verbose=0).history) == {"m_loss"}
+
+
+def test_columns_that_keras_repeats_are_told() -> None:
+    """Four targets against one output: Keras compares each with it, seldom what was meant."""
+    with pytest.warns(composer.ComposerWarning, match="`m` predicts 1 columns, and its targets have 4"):
+        single(compiled(net(), "sgd", "mse")).fit({"m": (X, np.ones((8, 4)))}, verbose=0)
 
 
 def test_rows_that_fail_within_a_step_name_their_member() -> None:
