@@ -9,7 +9,7 @@ import click
 
 from composer.cli import endings
 from composer.cli.options import Settings, shared_options
-from composer.cli.terminal import Terminal, shown_warnings
+from composer.cli.terminal import Terminal, open_missing_streams, shown_warnings
 from composer.version import __version__
 
 VERBS = ("check", "plan", "fmt", "explain", "fit", "predict", "compile", "inspect")
@@ -63,6 +63,7 @@ def program() -> None:
 
 def run(argv: Sequence[str] | None) -> int:
     """Run the program and return its exit code; nothing but a bug of the caller's own leaves it as an exception."""
+    open_missing_streams()
     settings = Settings()
     terminal = Terminal(settings)
     name = "composer" if argv is not None else None

@@ -16,6 +16,22 @@ _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;34m"}
 _RESET = "\x1b[0m"
 
 
+def open_missing_streams() -> None:
+    """Give a process that was started with a standard stream closed an empty one.
+
+    Else the next file to be opened takes its number, and what TensorFlow prints goes into that file.
+    """
+    for number, (name, flags, mode) in enumerate(
+        (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr", os.O_WRONLY, "w"))
+    ):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+
+
 class Terminal:
     """The two streams of the process, looked up at each use.
 

@@ -190,6 +190,18 @@ def test_results_that_cannot_be_written(spec: str) -> None:
     )
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_streams_that_are_closed(spec: str, closed: str) -> None:
+    """As a service or a scheduler may start it: the exit code still tells."""
+    command = " ".join(python("check", spec, "faulty.mgpu"))
+    Path("faulty.mgpu").write_text("parallel(a")
+    ran = subprocess.run(
+        ["bash", "-c", f"{command} {closed}"], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_a_fit(shop: Path) -> None:
     """A real process and a real signal; the models it leaves can be used."""
