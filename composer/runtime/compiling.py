@@ -149,6 +149,16 @@ def _own_objects(values: Mapping[str, Any]) -> dict[str, Any]:
 
     def own(leaf: Any) -> Any:
         stateful = isinstance(leaf, (keras.optimizers.Optimizer, keras.metrics.Metric))
-        return type(leaf).from_config(leaf.get_config()) if stateful and counts[id(leaf)] > 1 else leaf
+        return _copied(leaf) if stateful and counts[id(leaf)] > 1 else leaf
 
     return {name: keras.tree.map_structure(own, value) for name, value in values.items()}
+
+
+def _copied(held: Any) -> Any:
+    try:
+        return type(held).from_config(held.get_config())
+    except Exception as error:  # whatever a class of the user's own raises
+        raise GraphError(
+            f"one {type(held).__name__} object was given for several members and cannot be copied for each: {error} "
+            'Make one for each: `{"a": ..., "b": ...}`'
+        ) from error

@@ -129,6 +129,17 @@ def test_an_optimizer_object_that_two_models_hold_is_refused() -> None:
         joint_of(a=a, b=b).fit({"a": rows(4), "b": rows(4)}, verbose=0)
 
 
+def test_an_optimizer_that_cannot_be_copied_is_told() -> None:
+    class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step: Any) -> Any:
+            return 0.1
+
+    joint = joint_of(a=net(), b=net())
+    with pytest.raises(composer.GraphError, match=r"one SGD object was given.*copied for each: .*'Schedule'"):
+        joint.compile(optimizer=keras.optimizers.SGD(Schedule()), loss="mse")
+    joint.compile(optimizer={name: keras.optimizers.SGD(Schedule()) for name in "ab"}, loss="mse")
+
+
 def test_a_metric_object_that_two_models_hold_is_refused() -> None:
     """Side by side each would count the other's rows."""
     shared = keras.metrics.MeanAbsoluteError(name="mae")
