@@ -27,6 +27,8 @@ class Alone:
         validation: makes its validation data, if any.
         callbacks: makes its callbacks.
         other: its twin, for a model that cannot be cloned.
+        traced: whether the twin is trained by a traced function too. Op by op, Keras weighs the losses that it logs for
+            each of several outputs otherwise.
     """
 
     model: keras.Model
@@ -36,6 +38,7 @@ class Alone:
     validation: Callable[[], Rows] | None = None
     callbacks: Callable[[], list[keras.callbacks.Callback]] = list
     other: keras.Model | None = None
+    traced: bool = False
 
 
 class Fleet:
@@ -78,6 +81,7 @@ class Fleet:
                 member.rows(),
                 validation_data=None if member.validation is None else member.validation(),
                 callbacks=self.twin_callbacks[name],
+                traced=member.traced,
                 **member.fit,
             )
         return model, self._histories[name].history
@@ -89,7 +93,7 @@ class Fleet:
         assert_same_history(self.history.members[name].history, history)
 
 
-def fit_alone(model: keras.Model, rows: Rows, **fit: Any) -> keras.callbacks.History:
+def fit_alone(model: keras.Model, rows: Rows, *, traced: bool = False, **fit: Any) -> keras.callbacks.History:
     """A model's own `fit` on `(x, y)`, `(x, y, sample_weight)` or a dataset, in the order of the rows."""
     arguments = {"verbose": 0, "shuffle": False, **fit}
     if not isinstance(rows, tuple):

@@ -53,7 +53,7 @@ def test_copies_are_the_same_in_every_run_whatever_was_drawn_before() -> None:
 
 def test_branch_names_reach_all_copies_and_members_one() -> None:
     """One set of rows for all copies; one rate each: a sweep. Each copy trains as the same model would alone."""
-    joint = composer.compile("parallel(m copies=3)", m=net())
+    joint = composer.compile("parallel(m copies=3)", m=net(units=2))
     twins = {name: twin(member.model) for name, member in joint.members.items()}
     rates = {f"m_{index}": rate for index, rate in enumerate((0.01, 0.1, 0.2))}
     optimizers = {name: keras.optimizers.SGD(rate) for name, rate in rates.items()}

@@ -143,6 +143,7 @@ def unlike_members() -> dict[str, Alone]:
             },
             {"epochs": 2, "batch_size": 6, "validation_freq": [2]},
             validation=lambda: (numbers(4, 3, seed=2), {"price": numbers(4, 1), "kind": numbers(4, 2)}),
+            traced=True,
         ),
     }
 
