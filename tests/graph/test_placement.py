@@ -84,9 +84,11 @@ def test_a_single_replica_runs_wholly_on_its_device() -> None:
         assert set(found[kind]) == {"CPU:2"}, f"{kind} ran on {sorted(found[kind])}"
 
 
-def test_slots_lie_beside_their_weights() -> None:
+@pytest.mark.parametrize("branch", ["m at=gpu:3", "m x2 at=[gpu:3, gpu:1]"])
+def test_slots_lie_beside_their_weights(branch: str) -> None:
+    """Of replicas too, whose updates run where their outputs are joined: on another device."""
     model = net()
-    joint = composer.compile("parallel(m at=gpu:3) on gpus=4 weights=spread", m=model)
+    joint = composer.compile(f"parallel({branch}) on gpus=4 merge=gpu weights=spread", m=model)
     joint.compile(optimizer="adam", loss="mse")
     joint.fit({"m": rows(8)}, verbose=0)
     assert {device_of(variable) for variable in model.variables} == {"/device:CPU:3"}
