@@ -1,5 +1,8 @@
 """The stages in order: text -> nodes -> composition -> plan -> joint model. What the public functions and the CLI
-call."""
+call.
+
+What only some of them need is imported inside them: `check` of a short spec is mostly the time its imports take.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from composer.catalog import ModelCatalog, ModelSignature
-from composer.catalog_files import signature_of_file
 from composer.compiler import ir, planner
 from composer.compiler.plan import DeviceTopology, Plan
 from composer.compiler.resolver import diagnose, resolve
@@ -17,7 +19,6 @@ from composer.diagnostics import Diagnostic
 from composer.errors import SpecError
 from composer.language import nodes
 from composer.language import parser as language
-from composer.language.printer import print_spec
 from composer.language.reader import read_spec
 from composer.source import SourceText
 
@@ -70,6 +71,8 @@ def format(spec: SpecLike) -> str:
         >>> composer.format("parallel( a,b   x2 )")
         'parallel(a, b x2)\\n'
     """
+    from composer.language.printer import print_spec
+
     return print_spec(parse(spec))
 
 
@@ -147,9 +150,7 @@ def compile(
         >>> joint.members["b"].model is model_b
         True
     """
-    from composer.runtime.building import (
-        build_joint,
-    )  # the one lazy import: `check` and `plan` start without TensorFlow
+    from composer.runtime.building import build_joint  # `check` and `plan` start without TensorFlow
 
     source = read(spec)
     tree = language.parse(source)
@@ -200,10 +201,12 @@ def simulate(count: int) -> None:
 
 def declared_signatures(composition: ir.Composition, folder: Path) -> dict[str, ModelSignature | None]:
     """What the files that a composition names tell of their models, without loading any."""
-    catalog: dict[str, ModelSignature | None] = {}
+    catalog: dict[str, ModelSignature | None] = dict.fromkeys(name for name, _ in composition.models)
     for name, source in composition.models:
-        path = folder / source.path if isinstance(source, nodes.PathSource) else None
-        catalog[name] = signature_of_file(path) if path is not None and path.exists() else None
+        if isinstance(source, nodes.PathSource) and (folder / source.path).exists():
+            from composer.catalog_files import signature_of_file
+
+            catalog[name] = signature_of_file(folder / source.path)
     return catalog
 
 

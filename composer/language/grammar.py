@@ -10,6 +10,7 @@ from lark import Lark
 
 from composer.errors import InternalError
 from composer.language.builder import NodeBuilder
+from composer.language.grammar_table import load_parser
 
 _FILE = "mgpu.lark"
 
@@ -34,13 +35,19 @@ def read_grammar() -> str:
 
 @cache
 def lark_parser() -> Lark:
-    """The parser of the language, made once a process. It holds no state between two texts.
+    """The parser of the language, made once a process. It holds no state between two texts."""
+    grammar = read_grammar()
+    return load_parser(grammar, NodeBuilder()) or make_parser(grammar)
+
+
+def make_parser(grammar: str) -> Lark:
+    """The parser of a grammar.
 
     Nodes are built while the text is parsed, without a tree in between, which takes half the time. Every token is kept
     for that, so that a node's span runs from its first token to its last; Lark's own positions are for trees only.
     """
     return Lark(
-        read_grammar(),
+        grammar,
         start="spec",
         parser="lalr",
         lexer="contextual",

@@ -1,4 +1,7 @@
-"""From text to syntax tree: `parse`. All faults of the text are reported together."""
+"""From text to syntax tree: `parse`. All faults of the text are reported together.
+
+What explains faults is imported where there is one: most texts have none, and `composer check` is to be quick.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,8 @@ from composer.diagnostics import Diagnostic, render_text
 from composer.errors import SpecError
 from composer.language import nodes
 from composer.language.checks import check_statements
-from composer.language.failure import failure_of
 from composer.language.grammar import lark_parser
 from composer.language.scanner import Piece, comment_spans, pieces, scan
-from composer.language.slips import explain
 from composer.source import SourceText, Span
 
 _BLANK_LINE = re.compile(r"(?:\r\n|\n|\r)[ \t\f]*(?=\r\n|\n|\r)")
@@ -66,7 +67,7 @@ def _faults_by_statement(source: SourceText) -> list[Diagnostic]:
         try:
             spec = _parse(TextSlice(source.text, piece.span.start, piece.span.end))
         except UnexpectedInput as error:
-            faults.append(explain(failure_of(error, source, piece)))
+            faults.append(_explained(error, source, piece))
         else:
             faults += check_statements(spec.statements, source)
     return faults
@@ -74,7 +75,14 @@ def _faults_by_statement(source: SourceText) -> list[Diagnostic]:
 
 def _unsplit_fault(source: SourceText, error: UnexpectedInput) -> Diagnostic:
     """The first fault, where each piece is well formed and only the whole is not."""
-    return explain(failure_of(error, source, Piece(scan(source), is_last=True)))
+    return _explained(error, source, Piece(scan(source), is_last=True))
+
+
+def _explained(error: UnexpectedInput, source: SourceText, piece: Piece) -> Diagnostic:
+    from composer.language.failure import failure_of
+    from composer.language.slips import explain
+
+    return explain(failure_of(error, source, piece))
 
 
 def _encoding_faults(source: SourceText) -> list[Diagnostic]:

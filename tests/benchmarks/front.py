@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,17 +27,22 @@ SIZES = (1_000, 3_000, 10_000)
 
 
 def check_as_a_process() -> bool:
-    """`composer check` on a ten-line spec, against a Python that does nothing."""
+    """`composer check` on a ten-line spec, against a Python that does nothing.
+
+    Both read compiled modules, as an installed package has them; a run before the measured ones writes them.
+    """
     with TemporaryDirectory() as folder:
+        compiled = {**os.environ, "PYTHONPYCACHEPREFIX": f"{folder}/compiled", "PYTHONDONTWRITEBYTECODE": ""}
         spec = Path(folder) / "ten_lines.mgpu"
         spec.write_text(TEN_LINES, encoding="utf-8")
         for name in ("digits.npz", "wine.csv"):
             (Path(folder) / name).touch()
         check = [sys.executable, "-m", "composer", "check", str(spec)]
+        subprocess.run(check, check=True, capture_output=True, env=compiled)
         found = medians(
             {
-                "check": lambda: subprocess.run(check, check=True, capture_output=True),
-                "nothing": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
+                "check": lambda: subprocess.run(check, check=True, capture_output=True, env=compiled),
+                "nothing": lambda: subprocess.run([sys.executable, "-c", ""], check=True, env=compiled),
             },
             runs=11,
         )

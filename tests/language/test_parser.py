@@ -308,7 +308,7 @@ def test_message_shows_the_rendered_faults() -> None:
 
 
 def test_every_terminal_has_words_for_people() -> None:
-    terminals = {terminal.name for terminal in lark_parser().terminals} - set(lark_parser().ignore_tokens)
+    terminals = {terminal.name for terminal in lark_parser().terminals} - set(lark_parser().lexer_conf.ignore)
     assert terminals | {"$END"} == set(HUMAN_WORDS)
 
 
