@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from composer.engine.sharing import step_group
 from composer.engine.units import Unit, member_scope
 from composer.errors import DataError
 
@@ -40,6 +41,8 @@ class JointProgram:
         eager: run op by op, for debugging.
         jit: `on` and `off` overrule each model's own `jit_compile`. A member with replicas is never compiled by XLA,
             which would ignore their devices.
+        groups: units that share trainable weights; the steps of their members are gradient steps, after which one
+            optimizer steps each group.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class JointProgram:
         *,
         eager: bool = False,
         jit: str = "auto",
+        groups: Sequence[tuple[Unit, ...]] = (),
     ) -> None:
         self.members = tuple(members)
         self.names = tuple(member.unit.name for member in self.members)
@@ -57,6 +61,8 @@ class JointProgram:
         self.jit = jit
         self._steps: dict[str, Callable[[Any], Any]] = {}
         self._results: dict[str, Any] = {}  # by member, the structure of what its step returns, as tensor specs
+        self._groups = tuple(groups)
+        self._grouped = {unit.name for group in groups for unit in group}
         if not eager:
             for member in self.members:
                 self._trace(member)
@@ -66,7 +72,12 @@ class JointProgram:
     @property
     def log_names(self) -> dict[str, list[str]]:
         """The names that each member's train or test step logs under; nothing is known of an eager program."""
-        return {name: list(flattened(result)) for name, result in self._results.items() if isinstance(result, Mapping)}
+        results = {name: self._logs(name, result) for name, result in self._results.items()}
+        return {name: list(flattened(result)) for name, result in results.items() if isinstance(result, Mapping)}
+
+    def _logs(self, name: str, result: Any) -> Any:
+        """What a member's step is to tell: of a gradient step, what stands beside the gradients."""
+        return result.get("logs", {}) if name in self._grouped else result
 
     def __call__(self, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
         """Run one step. Returns which members ran, in the order of `names`, and each member's result; the result of a
@@ -108,7 +119,8 @@ class JointProgram:
         return self._joint(next(iterator))
 
     def _joint(self, batches: dict[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
-        ran, results = [], {}
+        ran: dict[str, tf.Tensor] = {}
+        results: dict[str, Any] = {}
         for member in self.members:
             name = member.unit.name
             batch = batches[name]
@@ -116,9 +128,12 @@ class JointProgram:
             if name in self.running:
                 active = tf.logical_and(active, self.running[name])
             results[name] = self._run(member, batch, active)
-            ran.append(active)
+            ran[name] = active
+        for group in self._groups:
+            gradients = {unit.name: results[unit.name].get("gradients", {}) for unit in group}
+            step_group(group, ran, gradients)
         with tf.device("/device:CPU:0"):
-            return tf.stack(ran), results
+            return tf.stack(list(ran.values())), {name: self._logs(name, result) for name, result in results.items()}
 
     def _run(self, member: MemberStep, batch: tf.experimental.Optional, active: tf.Tensor) -> Any:
         name = member.unit.name

@@ -25,7 +25,8 @@ class Unit:
 
     Args:
         name: the member's name.
-        model: the user's own model, with its own optimizer, loss and metrics.
+        model: what is stepped, with its own optimizer, loss and metrics: the user's own model, or a view of it where
+            several members share it.
         devices: TensorFlow device names, one a replica.
         merge: the device on which replica outputs are joined and the loss is taken.
     """
@@ -41,16 +42,26 @@ class Unit:
         return self.devices[0] if len(self.devices) == 1 else self.merge
 
 
-def overrides(model: keras.Model, method: str) -> bool:
-    """Whether a model's class replaces one of Keras' own methods, such as `train_step`."""
-    return getattr(type(model), method) is not getattr(keras.Model, method)
-
-
 def train_step(unit: Unit) -> Step:
     """The member's own `train_step`, wholly on its device; of a replicated member, the split step."""
     return _placed(
         unit, unit.model.train_step if len(unit.devices) == 1 else lambda batch: _replicated_train_step(unit, batch)
     )
+
+
+def gradient_step(unit: Unit) -> Step:
+    """The member's `train_step` without the optimizer's part, for members that share weights.
+
+    Returns `{"gradients": ..., "logs": ...}`: gradients of the member's scaled loss, by position of the weight among
+    the trainable ones, as a string; weights that the loss does not depend on are left out.
+    """
+
+    def step(batch: Batch) -> dict[str, Any]:
+        gradients, logs = _backward(unit, batch)
+        dense = {str(i): tf.convert_to_tensor(part) for i, part in enumerate(gradients) if part is not None}
+        return {"gradients": dense, "logs": logs}
+
+    return _placed(unit, step)
 
 
 def test_step(unit: Unit) -> Step:
@@ -106,31 +117,57 @@ def _forward(unit: Unit, x: Any, training: bool) -> tuple[Any, list[_Replica]]:
 
 
 def _replicated_train_step(unit: Unit, batch: Batch) -> dict[str, Any]:
-    """Keras' `train_step` with the forward and backward pass of each slice on its own device.
+    """Keras' `train_step` with the forward and backward pass of each slice on its own device."""
+    weights = unit.model.trainable_weights
+    gradients, logs = _backward(unit, batch)
+    if weights:
+        unit.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+    else:
+        warnings.warn(f"`{unit.name}` has no trainable weights", UserWarning, stacklevel=2)
+    return logs
+
+
+def _backward(unit: Unit, batch: Batch) -> tuple[list[Any], dict[str, Any]]:
+    """The gradient of the scaled loss with respect to each trainable weight (None: no part of it), and the logs."""
+    model = unit.model
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+
+    def scaled_loss(y_pred: Any) -> tuple[Any, Any]:
+        loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+        return loss, model.optimizer.scale_loss(loss)
+
+    if len(unit.devices) == 1:
+        with tf.GradientTape() as tape:
+            y_pred = call_model(unit.model, x, True)
+            loss, scaled = scaled_loss(y_pred)
+        gradients = tape.gradient(scaled, model.trainable_weights)
+    else:
+        y_pred, loss, gradients = _replicated_backward(unit, x, scaled_loss)
+    _update_loss_tracker(model, loss, x)
+    return gradients, model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def _replicated_backward(
+    unit: Unit, x: Any, scaled_loss: Callable[[Any], tuple[Any, Any]]
+) -> tuple[Any, Any, list[Any]]:
+    """The outputs, the loss and the gradients of replicas.
 
     One loss over the joined outputs, so that it and its gradient are those of the whole batch, whatever the slices'
     sizes; one tape a replica, because the operations of a gradient go where `tape.gradient` is called.
     """
-    model = unit.model
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
     y_pred, replicas = _forward(unit, x, training=True)
     _refuse_row_losses(unit)
     with tf.GradientTape() as head:
         head.watch(y_pred)
-        loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
-        scaled = model.optimizer.scale_loss(loss)
-    _update_loss_tracker(model, loss, x)
-    weights = model.trainable_weights
-    if weights:
-        from_outputs, from_weights = head.gradient(
-            scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE
-        )
-        parts = [from_weights, *_replica_gradients(replicas, from_outputs, weights)]
-        gradients = [_sum(part) for part in zip(*parts, strict=True)]
-        model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
-    else:
-        warnings.warn(f"`{unit.name}` has no trainable weights", UserWarning, stacklevel=2)
-    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        loss, scaled = scaled_loss(y_pred)
+    weights = unit.model.trainable_weights
+    if not weights:
+        return y_pred, loss, []
+    from_outputs, from_weights = head.gradient(
+        scaled, (y_pred, weights), unconnected_gradients=tf.UnconnectedGradients.NONE
+    )
+    parts = [from_weights, *_replica_gradients(replicas, from_outputs, weights)]
+    return y_pred, loss, [_sum(part) for part in zip(*parts, strict=True)]
 
 
 def _replicated_test_step(unit: Unit, batch: Batch) -> dict[str, Any]:

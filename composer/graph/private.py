@@ -67,6 +67,17 @@ def compiled_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
     return [leaf for leaf in keras.tree.flatten(given) if isinstance(leaf, keras.metrics.Metric)]
 
 
+def compile_settings(model: keras.Model) -> dict[str, Any]:
+    """The arguments that a model was compiled with, as the objects they are; its optimizer is the one it steps with.
+
+    `get_compile_config` would serialize them, which a function that is not registered does not survive.
+    """
+    if not model.compiled:
+        return {}
+    given = getattr(model, "_compile_config", None)  # a class that compiles in its own way may have none
+    return {**(given.config if given is not None else {}), "optimizer": model.optimizer}
+
+
 def random_states(model: keras.Model) -> list[keras.Variable]:
     """The states from which the layers of a model draw. A recurrent cell has one even where it drops nothing."""
     layers = [model, *flatten_layers(model)]

@@ -11,13 +11,14 @@ import keras
 import numpy as np
 
 from composer.data_files.files import Rows
-from composer.engine.units import overrides
 from composer.errors import ComposerWarning, DataError, GraphError
 from composer.graph.models import is_servable_only
+from composer.graph.views import overrides
 from composer.runtime.checks import check_rows
-from composer.runtime.compiling import check_compiled, check_not_shared
+from composer.runtime.compiling import check_compiled
 from composer.runtime.data import member_data, weighted_by_class
 from composer.runtime.members import ByMember, Member
+from composer.runtime.sharing import check_shared
 
 
 def check_trainable(members: Mapping[str, Member]) -> None:
@@ -29,12 +30,12 @@ def check_trainable(members: Mapping[str, Member]) -> None:
     for member in members.values():
         _check_settings(member)
     check_compiled(members)
-    check_not_shared(members)
+    check_shared(members)
 
 
 def _check_settings(member: Member) -> None:
-    model, train, branch = member.model, member.plan.member.train, member.plan.member.branch
-    if is_servable_only(model):
+    model, train, branch = member.trainer, member.plan.member.train, member.plan.member.branch
+    if is_servable_only(member.model):
         raise GraphError(
             f"`{member.name}` comes from a SavedModel folder, which can predict and be exported, not trained. Give its "
             "`.keras` file, or leave it out of this composition"
@@ -52,7 +53,7 @@ def _check_settings(member: Member) -> None:
         raise GraphError(
             f"`{member.name}` has no optimizer. Add one to its `train` statement:\n    train {branch} optimizer=adam"
         )
-    own_way = overrides(model, "train_step") or overrides(model, "compute_loss")
+    own_way = overrides(member.model, "train_step") or overrides(member.model, "compute_loss")
     if model.loss is None and not model.losses and not own_way:
         raise GraphError(f"`{member.name}` has no loss. Add one to its `train` statement:\n    train {branch} loss=mse")
 
@@ -63,7 +64,7 @@ def check_labels(member: Member, rows: Rows) -> None:
     Raises:
         DataError: it names the member, the label and the number of classes.
     """
-    loss = getattr(member.model, "loss", None)
+    loss = getattr(member.trainer, "loss", None)
     name = loss if isinstance(loss, str) else getattr(loss, "name", "")
     outputs = member.signature.outputs
     if name != "sparse_categorical_crossentropy" or len(outputs) != 1 or not outputs[0].shape:

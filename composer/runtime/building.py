@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from composer.compiler import ir
-from composer.compiler.plan import MemberPlan, Plan
+from composer.compiler.plan import MemberPlan
 from composer.compiler.planner import plan as plan_composition
 from composer.compiler.resolver import resolve
 from composer.diagnostics import render_text
@@ -20,6 +20,7 @@ from composer.graph.copies import copy_model
 from composer.graph.models import is_servable_only, load_model, load_models
 from composer.graph.placement import device_of, move_variables
 from composer.language import nodes
+from composer.runtime.compiling import apply_settings, follow_model
 from composer.runtime.composed_model import ComposedModel
 from composer.runtime.planning import signatures
 from composer.runtime.settings import compile_arguments
@@ -66,9 +67,10 @@ def build_joint(
         elif declaration is not None and placed.member.copy_index is None:
             model = _where_it_runs(placed, models[placed.member.model], home, declaration, source, loading)
             members[placed.member.name] = models[placed.member.model] = model
-    _apply_settings(plan, members)
     sources = {placed.member.name: _told_source(declared.get(placed.member.model)) for placed in plan.members}
-    return ComposedModel(plan, members, spec_text=source.text, sources=sources)
+    joint = ComposedModel(plan, members, spec_text=source.text, sources=sources)
+    _apply_settings(joint)
+    return joint
 
 
 def _check_given(composition: ir.Composition, given: Mapping[str, keras.Model]) -> None:
@@ -109,13 +111,17 @@ def _where_it_runs(
         return load_model(placed.member.model, declaration, source.folder, seed=placed.member.seed, **loading)
 
 
-def _apply_settings(plan: Plan, members: Mapping[str, keras.Model]) -> None:
+def _apply_settings(joint: ComposedModel) -> None:
     """Compile the members whose `train` statement says how."""
-    for placed in plan.members:
-        member = placed.member
-        train = member.train
+    given = {}
+    for name, member in joint.members.items():
+        follow_model(member)
+        train = member.plan.member.train
         if train.optimizer is not None or train.loss is not None or train.metrics is not None:
-            members[member.name].compile(**compile_arguments(member.name, train, members[member.name]))
+            given[name] = compile_arguments(name, train, member.trainer)
+            if train.optimizer is None:
+                given[name].pop("optimizer", None)  # stays, unless a member that shares its weights says which
+    apply_settings(joint.members, given)
 
 
 def _told_source(declaration: nodes.Source | None) -> str:

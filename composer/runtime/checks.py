@@ -31,7 +31,7 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
     """
     x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data.dataset)
     _check_inputs(member, x)
-    if targets and y is None and getattr(member.model, "loss", None) is not None:
+    if targets and y is None and getattr(member.trainer, "loss", None) is not None:
         raise DataError(f"`{member.name}` has a loss but no targets. Pass its rows as (x, y)")
     if data.dataset is None:
         _check_lengths(member.name, data)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
 
-from composer.engine.units import overrides
 from composer.errors import GraphError
-from composer.graph.private import compiled_metrics, flatten_layers, random_states
+from composer.graph.private import compile_settings, compiled_metrics
+from composer.graph.views import ModelView, overrides
 from composer.runtime.members import ByMember, Member
+from composer.runtime.sharing import groups_of, one_optimizer
 
 SETTINGS = (
     "optimizer",
@@ -23,17 +24,13 @@ SETTINGS = (
     "auto_scale_loss",
 )
 
-WITH_STATISTICS = (keras.layers.BatchNormalization, keras.layers.SpectralNormalization)
-"""Layers with variables that training changes without a gradient."""
-
 
 def compile_members(members: Mapping[str, Member], names: ByMember, settings: Mapping[str, Any]) -> None:
     """Compile the model of every member that a setting is given for.
 
     What a call leaves out for such a member stays as the member was compiled before, for its optimizer and loss;
     metrics and the rest take Keras' defaults. One optimizer or metric object given for several members is copied for
-    each, since
-    its state belongs to one model.
+    each, since its state belongs to one model; members that share weights get one optimizer.
 
     Args:
         members: by name.
@@ -45,15 +42,62 @@ def compile_members(members: Mapping[str, Member], names: ByMember, settings: Ma
         for key, value in settings.items()
         if value is not None
     }
-    own = {key: _own_objects(values) for key, values in spread.items()}
+    leaders = {member.name: group[0].name for group in groups_of(members) for member in group}
+    own = {key: _own_objects(values, leaders if key == "optimizer" else {}) for key, values in spread.items()}
+    given = {name: {key: values[name] for key, values in own.items() if values[name] is not None} for name in members}
+    apply_settings(members, {name: settings for name, settings in given.items() if settings})
+
+
+def apply_settings(members: Mapping[str, Member], given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Compile members, each with what it is given; its optimizer and loss stay where those are left out.
+
+    Members that share weights get one optimizer, also those of them that are given nothing.
+
+    Args:
+        members: all members.
+        given: by member, arguments of `keras.Model.compile`.
+
+    Raises:
+        GraphError: if members that share weights are given different optimizers.
+    """
+    settings = {name: dict(arguments) for name, arguments in given.items()}
+    leaders: dict[str, Member] = {}
+    for member in members.values():
+        follow_model(member)
+    for group in groups_of(members):
+        optimizer = one_optimizer(group, {name: said.get("optimizer") for name, said in settings.items()})
+        if optimizer is not None:
+            for member in group:
+                settings.setdefault(member.name, compile_settings(member.trainer))["optimizer"] = optimizer
+                leaders[member.name] = group[0]
     for name, member in members.items():
-        given = {key: values[name] for key, values in own.items() if values[name] is not None}
-        if given:
-            model = member.model
-            if getattr(model, "compiled", False):
-                given.setdefault("optimizer", model.optimizer)
-                given.setdefault("loss", model.loss)
-            model.compile(**given)
+        if name not in settings:
+            continue
+        trainer, leader = member.trainer, leaders.get(name, member)
+        if leader is not member:
+            settings[name]["optimizer"] = leader.trainer.optimizer  # which Keras may have wrapped, to scale its loss
+        if getattr(trainer, "compiled", False):
+            settings[name].setdefault("optimizer", trainer.optimizer)
+            settings[name].setdefault("loss", trainer.loss)
+        trainer.compile(**settings[name])
+    _lead_models([member.trainer for name, member in members.items() if name in settings])
+
+
+def follow_model(member: Member) -> None:
+    """Let a member that has a model in common with others know how that was compiled by hand since."""
+    if isinstance(member.trainer, ModelView):
+        member.trainer.follow()
+
+
+def _lead_models(trainers: Iterable[keras.Model]) -> None:
+    """Compile a model that several members share as the first of them is, so that it can go on alone."""
+    led: set[int] = set()
+    for view in trainers:
+        if isinstance(view, ModelView):
+            if id(view.viewed) not in led:
+                view.lead()
+            view.keep()
+            led.add(id(view.viewed))
 
 
 def check_compiled(members: Mapping[str, Member]) -> None:
@@ -64,8 +108,10 @@ def check_compiled(members: Mapping[str, Member]) -> None:
             optimizer or metric object that several models hold.
     """
     holders: dict[int, Member] = {}
+    together = [{member.name for member in group} for group in groups_of(members)]
     for name, member in members.items():
-        model = member.model
+        follow_model(member)
+        model = member.trainer
         if not getattr(model, "compiled", False):
             raise GraphError(
                 f"`{name}` is not compiled. Call `compile` on its model, or `joint.compile(optimizer=..., loss=...)` "
@@ -73,7 +119,8 @@ def check_compiled(members: Mapping[str, Member]) -> None:
                 f'or by member: `joint.compile(optimizer={{"{name}": "adam"}}, loss={{"{name}": "mse"}})`'
             )
         holder = holders.setdefault(id(model.optimizer), member)
-        if model.optimizer is not None and holder.model is not model:
+        own = holder.model is member.model or any({holder.name, name} <= group for group in together)
+        if model.optimizer is not None and not own:
             raise GraphError(
                 f"`{holder.name}` and `{name}` were compiled with one optimizer object, but its state belongs to one "
                 f"model. "
@@ -88,45 +135,13 @@ def _check_own_metrics(members: Mapping[str, Member]) -> None:
     """Refuse a metric object that two models hold: stepped side by side, each would count the other's rows."""
     holders: dict[int, Member] = {}
     for name, member in members.items():
-        for metric in compiled_metrics(member.model):
+        for metric in compiled_metrics(member.trainer):
             holder = holders.setdefault(id(metric), member)
-            if holder.model is not member.model:
+            if holder.trainer is not member.trainer:
                 raise GraphError(
                     f"`{holder.name}` and `{name}` were compiled with one metric object, `{metric.name}`, but its "
                     "state belongs to one model. Make one for each, or pass it to `joint.compile`, which copies it"
                 )
-
-
-def check_not_shared(members: Mapping[str, Member]) -> None:
-    """Refuse to train members that share what training changes: gradients would have to be added, and statistics or
-    random states would follow the rows of both.
-
-    A shared part that is frozen is fine.
-
-    Raises:
-        GraphError: naming two members that hold one weight, statistic or random state.
-    """
-    owners: dict[int, Member] = {}
-    for name, member in members.items():
-        for what, variable in _changed_by_training(member.model):
-            owner = owners.setdefault(id(variable), member)
-            if owner is member:
-                continue
-            shared = "are one model" if owner.model is member.model else f"share the {what} `{variable.path}`"
-            raise GraphError(
-                f"`{owner.name}` and `{name}` {shared}. Training members that share weights is not supported yet; they "
-                f"can be "
-                "evaluated, predict and be exported. `copies=2` makes two members with weights of their own"
-            )
-
-
-def _changed_by_training(model: keras.Model) -> Iterator[tuple[str, Any]]:
-    """The variables that a train step may change, each with a word for what it is."""
-    yield from (("weight", variable) for variable in model.trainable_variables)
-    for layer in flatten_layers(model):
-        if isinstance(layer, WITH_STATISTICS) and layer.trainable:
-            yield from (("statistic", variable) for variable in layer.non_trainable_variables)
-    yield from (("random state", state) for state in random_states(model))
 
 
 def check_can_split(name: str, model: keras.Model) -> None:
@@ -140,10 +155,14 @@ def check_can_split(name: str, model: keras.Model) -> None:
             )
 
 
-def _own_objects(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by member, where an object with state that several members were given is copied for each."""
+def _own_objects(values: Mapping[str, Any], leaders: Mapping[str, str]) -> dict[str, Any]:
+    """Values by member, where an object with state that several members were given is copied for each.
+
+    Args:
+        leaders: by member, the one it shares the object with.
+    """
     counts: dict[int, int] = {}
-    for value in values.values():
+    for value in (value for name, value in values.items() if leaders.get(name, name) == name):
         for leaf in {id(leaf): leaf for leaf in keras.tree.flatten(value)}.values():
             counts[id(leaf)] = counts.get(id(leaf), 0) + 1
 

@@ -21,12 +21,13 @@ from composer.graph.lowering import lower
 from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
 from composer.runtime.arguments import FitRequest
-from composer.runtime.compiling import SETTINGS, check_compiled, check_not_shared, compile_members
+from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import FitController, Pass, TrainingSession
+from composer.runtime.sharing import check_shared, member_trainers
 
 _NO_SINGLE_BATCHES = (
     "a joint model is stepped by its own `fit`, `evaluate` and `predict`; single batches are not supported. "
@@ -65,10 +66,12 @@ class ComposedModel(keras.Model):
     ) -> None:
         graph = lower(plan, models)
         super().__init__(inputs=graph.inputs, outputs=graph.outputs, name=name or "composed")
+        trainers = member_trainers(models)
         members = {
             placed.member.name: Member(
                 name=placed.member.name,
                 model=models[placed.member.name],
+                trainer=trainers[placed.member.name],
                 layer=graph.replicas[placed.member.name],
                 plan=placed,
                 signature=signature_of(models[placed.member.name]),
@@ -180,7 +183,7 @@ class ComposedModel(keras.Model):
             (3, 5)
         """
         check_compiled(self._members)
-        check_not_shared(self._members)
+        check_shared(self._members)
         given = {"batch_size": batch_size, "epochs": epochs, "callbacks": callbacks, **arguments}
         request = FitRequest.create(self._by_member, self._plan, given)
         rows = fitting.training_rows(self, request, x, y)
@@ -236,7 +239,7 @@ class ComposedModel(keras.Model):
         feed = joint_feed(rows)
         program = self._programs.testing([self._members[name].unit for name in rows], feed)
         for name in rows:
-            self._members[name].model.reset_metrics()
+            self._members[name].trainer.reset_metrics()
         self._evaluation = Pass(program, endless=feed.endless)
         try:
             self._evaluation.begin()

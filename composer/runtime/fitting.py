@@ -201,8 +201,8 @@ def without_shared_models(members: Mapping[str, Member], names: Iterable[str]) -
     """Members in groups none of which holds one model twice: its metrics can count for one member at a time."""
     groups: list[list[str]] = []
     for name in names:
-        model = members[name].model
-        free = (group for group in groups if all(members[other].model is not model for other in group))
+        model = members[name].trainer
+        free = (group for group in groups if all(members[other].trainer is not model for other in group))
         group = next(free, None)
         if group is None:
             groups.append([name])

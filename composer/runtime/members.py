@@ -25,6 +25,7 @@ class Member:
         model: the user's own model; after `fit` it holds the trained state.
         layer: runs the model placed over its replicas: `layer(x, training=False)` of one device, else see
             `PlacedReplicas`.
+        trainer: what holds its optimizer, loss and metrics: the model, or a view of it where several members share it.
         plan: where the replicas are, and why.
         signature: the model's inputs and outputs under its own names.
         merge: TensorFlow name of the device on which replica outputs are joined.
@@ -32,6 +33,7 @@ class Member:
 
     name: str
     model: keras.Model
+    trainer: keras.Model
     layer: PlacedReplicas
     plan: MemberPlan
     signature: ModelSignature
@@ -39,7 +41,7 @@ class Member:
 
     @property
     def unit(self) -> Unit:
-        return Unit(self.name, self.model, self.layer.devices, self.merge)
+        return Unit(self.name, self.trainer, self.layer.devices, self.merge)
 
 
 class ByMember:

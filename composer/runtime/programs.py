@@ -11,6 +11,7 @@ import tensorflow as tf
 from composer.engine import units
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, MemberStep
+from composer.engine.sharing import group_weights, sharing_groups
 from composer.engine.units import Unit
 
 NUM_KEPT = 16
@@ -48,12 +49,18 @@ class ProgramCache:
         self.running: dict[str, tf.Variable] = {}
 
     def training(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
+        groups = sharing_groups(members)
+        build_optimizers(members)
         for unit in members:
-            build_optimizer(unit)
             if unit.name not in self.running:
                 with tf.device("/device:CPU:0"):
                     self.running[unit.name] = tf.Variable(True, trainable=False)
-        return self._get("train", units.train_step, members, feed, gated=True)
+        grouped = {unit.name for group in groups for unit in group}
+
+        def step(unit: Unit) -> Any:
+            return units.gradient_step(unit) if unit.name in grouped else units.train_step(unit)
+
+        return self._get("train", step, members, feed, running=self.running, groups=groups)
 
     def testing(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
         return self._get("test", units.test_step, members, feed)
@@ -62,7 +69,7 @@ class ProgramCache:
         return self._get("predict", units.predict_step, members, feed)
 
     def _get(
-        self, kind: str, step: Callable[[Unit], Any], members: Sequence[Unit], feed: Feed, *, gated: bool = False
+        self, kind: str, step: Callable[[Unit], Any], members: Sequence[Unit], feed: Feed, **options: Any
     ) -> JointProgram:
         specs = [feed.batch_specs[unit.name] for unit in members]
         known = [traced for traced in self._traced.get(kind, []) if not traced.is_stale]
@@ -70,19 +77,25 @@ class ProgramCache:
         if found is None:
             steps = [MemberStep(unit, step(unit), spec) for unit, spec in zip(members, specs, strict=True)]
             eager = any(bool(getattr(unit.model, "run_eagerly", False)) for unit in members)
-            program = JointProgram(steps, self.running if gated else None, eager=eager, jit=self.jit)
+            program = JointProgram(steps, eager=eager, jit=self.jit, **options)
             found = _Traced(tuple(members), specs, _compiled_as(members), program)
         others = [traced for traced in known if traced is not found]
         self._traced[kind] = [*others[-NUM_KEPT + 1 :], found]
         return found.program
 
 
-def build_optimizer(unit: Unit) -> None:
-    """Make an optimizer's slots, each beside its weight; made while a step is traced all would lie on one device."""
-    optimizer = getattr(unit.model, "optimizer", None)
-    if optimizer is not None and not optimizer.built:
-        with tf.device(unit.home):
-            optimizer.build(unit.model.trainable_variables)
+def build_optimizers(members: Sequence[Unit]) -> None:
+    """Make the optimizers' slots, each beside its weight; made while a step is traced all would lie on one device.
+
+    That of members that share weights has slots for the weights of all of them.
+    """
+    groups = sharing_groups(members)
+    grouped = {unit.name for group in groups for unit in group}
+    for group in (*groups, *((unit,) for unit in members if unit.name not in grouped)):
+        optimizer = getattr(group[0].model, "optimizer", None)
+        if optimizer is not None and not optimizer.built:
+            with tf.device(group[0].home):
+                optimizer.build(group_weights(group))
 
 
 def _compiled_as(members: Sequence[Unit]) -> list[Any]:

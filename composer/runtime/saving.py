@@ -21,9 +21,13 @@ import tensorflow as tf
 from composer.compiler.ir import Device
 from composer.compiler.plan import DeviceTopology
 from composer.errors import ComposerError, DeviceError
-from composer.graph import devices
+from composer.graph import devices, layer_sharing
+from composer.graph.private import compile_settings
+from composer.graph.views import ModelView
+from composer.runtime.members import Member
 from composer.runtime.planning import plan_for
-from composer.runtime.programs import build_optimizer
+from composer.runtime.programs import build_optimizers
+from composer.runtime.sharing import groups_of
 from composer.source import SourceText
 
 if TYPE_CHECKING:
@@ -43,16 +47,33 @@ def config_of(joint: ComposedModel) -> dict[str, Any]:
             models.append(member.model)
         home = member.plan.devices[0]
         members[name] = {"model": index, "model_name": member.plan.member.model, "home": [home.kind, home.index]}
-        # Keras builds optimizers when it loads, and then misses the slots of one that was saved unbuilt.
-        build_optimizer(member.unit)
+    # Keras builds optimizers when it loads, and then misses the slots of one that was saved unbuilt.
+    build_optimizers([member.unit for member in joint.members.values()])
     return {
         "name": joint.name,
         "spec": joint.spec_text,
         "graph": joint.plan.composition.name,
         "topology": asdict(joint.plan.topology),
         "members": members,
-        "models": [keras.saving.serialize_keras_object(model) for model in models],
+        **layer_sharing.config_of(models),
+        "settings": {
+            name: _serialized_settings(member.trainer)
+            for name, member in joint.members.items()
+            if member.trainer is not member.model and member.trainer.compiled
+        },
+        "one_optimizer": [
+            [member.name for member in group]
+            for group in groups_of(joint.members)
+            if all(_has_optimizer(member, of=group[0]) for member in group)
+        ],
     }
+
+
+def _serialized_settings(view: keras.Model) -> dict[str, Any]:
+    """What a member that shares its model was compiled with; the optimizer is the model's."""
+    settings = {key: value for key, value in compile_settings(view).items() if key != "optimizer"}
+    serialized: dict[str, Any] = keras.saving.serialize_keras_object(settings)
+    return serialized
 
 
 def model_from_config(cls: type[ComposedModel], config: Mapping[str, Any]) -> ComposedModel:
@@ -72,7 +93,33 @@ def model_from_config(cls: type[ComposedModel], config: Mapping[str, Any]) -> Co
     members = {name: models[member["model"]] for name, member in config["members"].items()}
     by_model_name = {member["model_name"]: models[member["model"]] for member in config["members"].values()}
     plan = plan_for(SourceText(config["spec"]), by_model_name, graph=config["graph"], topology=saved)
-    return cls(plan, members, spec_text=config["spec"], name=config["name"])
+    joint = cls(plan, members, spec_text=config["spec"], name=config["name"])
+    for name, settings in config["settings"].items():
+        member = joint.members[name]
+        said = keras.saving.deserialize_keras_object(settings)
+        member.trainer.compile(**said, optimizer=member.model.optimizer, auto_scale_loss=False)
+        member.trainer.keep()
+    for names in config["one_optimizer"]:
+        _give_one_optimizer([joint.members[name] for name in names])
+    return joint
+
+
+def _has_optimizer(member: Member, of: Member) -> bool:
+    return member.model.compiled and of.model.compiled and member.model.optimizer is of.model.optimizer
+
+
+def _give_one_optimizer(group: list[Member]) -> None:
+    """Keras has made an optimizer for each model of a group that shares weights, with slots for its own weights only;
+    one, made anew for the weights of all, takes their place before the state is read."""
+    if all(member.model is group[0].model for member in group):
+        return
+    optimizer = layer_sharing.fresh_optimizer(group[0].trainer)
+    for member in group:
+        for model in {id(model): model for model in (member.model, member.trainer)}.values():
+            model.compile(**{**compile_settings(model), "optimizer": optimizer}, auto_scale_loss=False)
+            if isinstance(model, ModelView):
+                model.keep()
+    build_optimizers([member.unit for member in group])
 
 
 def load_joint(path: Path, spec: SourceText | None, custom_objects: Mapping[str, Any] | None) -> ComposedModel:
@@ -99,7 +146,14 @@ def load_joint(path: Path, spec: SourceText | None, custom_objects: Mapping[str,
                 f"weights: write `{was if was == name else f'{was} as {name}'}`"
             )
     models = {name: saved.members[name].model for name in wanted}
-    return type(saved)(plan, models, spec_text=spec.text, name=saved.name)
+    joint = type(saved)(plan, models, spec_text=spec.text, name=saved.name)
+    for name, member in joint.members.items():
+        view = saved.members[name].trainer
+        if isinstance(view, ModelView) and view.compiled:
+            member.trainer.compile(**compile_settings(view), auto_scale_loss=False)
+            if isinstance(member.trainer, ModelView):
+                member.trainer.keep()
+    return joint
 
 
 def _models(config: Mapping[str, Any], here: DeviceTopology) -> list[keras.Model]:
@@ -107,13 +161,13 @@ def _models(config: Mapping[str, Any], here: DeviceTopology) -> list[keras.Model
     homes: dict[int, Device] = {}
     for member in config["members"].values():
         homes.setdefault(member["model"], Device(*member["home"]))
-    models = []
-    for index, model in enumerate(config["models"]):
+
+    def scope(index: int) -> Any:
         home = homes[index]
         there = home.index < (here.gpus if home.kind == "gpu" else here.cpus)
-        with tf.device(devices.tensorflow_name(home, here) if there else None):
-            models.append(keras.saving.deserialize_keras_object(model))
-    return models
+        return tf.device(devices.tensorflow_name(home, here) if there else None)
+
+    return layer_sharing.models_from_config(config, scope)
 
 
 def _read(path: Path, custom_objects: Mapping[str, Any] | None) -> ComposedModel:

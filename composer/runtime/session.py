@@ -45,6 +45,26 @@ class MemberRun:
     in_epoch: bool = False
     ended: bool = False
 
+    asked_to_stop: bool = False
+
+    def tell(self, hook: str, *arguments: Any) -> None:
+        """Call a hook of the member's callbacks. A callback stops its member through the model, which other members
+        may have in common."""
+        model = self.member.model
+        if self.shares_model:
+            model.stop_training = self.asked_to_stop
+        getattr(self.callbacks, hook)(*arguments)
+        self.asked_to_stop = bool(model.stop_training)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the member has been asked to stop: by a callback of its own, or by whoever holds its model."""
+        return self.asked_to_stop if self.shares_model else bool(self.member.model.stop_training)
+
+    @property
+    def shares_model(self) -> bool:
+        return self.member.trainer is not self.member.model
+
     def watches(self, *hooks: str) -> bool:
         """Whether a callback has its own version of a hook, in its class or (`LambdaCallback`) on the object."""
         own = (getattr(callback, hook) for callback in self.callbacks.callbacks for hook in hooks)
@@ -133,7 +153,7 @@ class TrainingSession:
     def begin(self) -> None:
         for run in self.runs.values():
             run.member.model.stop_training = False
-            run.callbacks.on_train_begin()
+            run.tell("on_train_begin")
             run.epochs = range(resumed_epoch(run.member.model) or run.epochs.start, run.epochs.stop)
         self._check_beginnings()
 
@@ -158,8 +178,8 @@ class TrainingSession:
             _set_gate(self.feed.gates[name], run.in_epoch, epoch)
             run.running.assign(run.in_epoch)
             if run.in_epoch:
-                run.member.model.reset_metrics()
-                run.callbacks.on_epoch_begin(epoch)
+                run.member.trainer.reset_metrics()
+                run.tell("on_epoch_begin", epoch)
 
     def train(self, iterator: Any) -> Logs:
         """One joint step, with the batch callbacks of the members that want them."""
@@ -170,10 +190,10 @@ class TrainingSession:
             run.logs = self.training.logs[name]
             if name in self.watchers:
                 if name not in told:  # a dataset that cannot tell its length: known only now that there was a batch
-                    run.callbacks.on_train_batch_begin(run.step)
-                run.callbacks.on_train_batch_end(run.step, to_python(run.logs))
+                    run.tell("on_train_batch_begin", run.step)
+                run.tell("on_train_batch_end", run.step, to_python(run.logs))
             run.step += 1
-            if run.member.model.stop_training:
+            if run.stops:
                 run.pause()
         return self.training.flat_logs
 
@@ -181,8 +201,8 @@ class TrainingSession:
         told = set()
         for name in self.watchers:
             run, length = self.runs[name], self.feed.num_batches[name]
-            if run.in_epoch and not run.member.model.stop_training and length is not None and run.step < length:
-                run.callbacks.on_train_batch_begin(run.step)
+            if run.in_epoch and not run.stops and length is not None and run.step < length:
+                run.tell("on_train_batch_begin", run.step)
                 told.add(name)
         return told
 
@@ -194,8 +214,8 @@ class TrainingSession:
             self.feed.end_epoch(run.member.name)
             if run.step == 0:
                 warnings.warn(f"`{run.member.name}` had no rows in epoch {epoch + 1}", ComposerWarning, stacklevel=2)
-            run.callbacks.on_epoch_end(epoch, {**to_python(run.logs), **run.validation_logs})
-            if run.member.model.stop_training or epoch + 1 >= run.epochs.stop:
+            run.tell("on_epoch_end", epoch, {**to_python(run.logs), **run.validation_logs})
+            if run.stops or epoch + 1 >= run.epochs.stop:
                 self.end_run(run)
         return any(not run.ended for run in self.runs.values() if run.epochs)
 
@@ -203,10 +223,14 @@ class TrainingSession:
         """A member is through: what Keras does at the end of a `fit`, for it alone."""
         run.ended = True
         run.pause()
-        model = run.member.model
-        if isinstance(model.optimizer, keras.optimizers.Optimizer) and run.epochs.stop > 0:
-            model.optimizer.finalize_variable_values(model.trainable_weights)
-        run.callbacks.on_train_end({**to_python(run.logs), **run.validation_logs})
+        optimizer = run.member.trainer.optimizer
+        sharing = [other for other in self.runs.values() if other.member.trainer.optimizer is optimizer]
+        # The average over the steps takes the place of the weights, so not while another member still trains them.
+        last = all(other.ended for other in sharing)
+        if isinstance(optimizer, keras.optimizers.Optimizer) and run.epochs.stop > 0 and last:
+            weights = {id(w): w for other in sharing for w in other.member.trainer.trainable_weights}
+            optimizer.finalize_variable_values(list(weights.values()))
+        run.tell("on_train_end", {**to_python(run.logs), **run.validation_logs})
 
     # Validation ----------------------------------------------------------------------------------------------------
 
@@ -220,8 +244,8 @@ class TrainingSession:
             _set_gate(gate, present, 0)
             run.validation_step = 0
             if present:
-                run.callbacks.on_test_begin()
-                run.member.model.reset_metrics()
+                run.tell("on_test_begin")
+                run.member.trainer.reset_metrics()
 
     def validate(self, iterator: Any) -> Logs:
         """One joint step of validation, with the batch callbacks of the members that want them."""
@@ -231,8 +255,8 @@ class TrainingSession:
             run = self.runs[name]
             if name in self.test_watchers:
                 if name not in told:
-                    run.callbacks.on_test_batch_begin(run.validation_step)
-                run.callbacks.on_test_batch_end(run.validation_step, to_python(self.validation.logs[name]))
+                    run.tell("on_test_batch_begin", run.validation_step)
+                run.tell("on_test_batch_end", run.validation_step, to_python(self.validation.logs[name]))
             run.validation_step += 1
         return self.validation.flat_logs
 
@@ -242,7 +266,7 @@ class TrainingSession:
         for name in self.test_watchers:
             run, length = self.runs[name], self.validation_feed.num_batches.get(name)
             if length is not None and run.validates(self.epoch) and run.validation_step < length:
-                run.callbacks.on_test_batch_begin(run.validation_step)
+                run.tell("on_test_batch_begin", run.validation_step)
                 told.add(name)
         return told
 
@@ -250,7 +274,7 @@ class TrainingSession:
         assert self.validation is not None
         for name, logs in self.validation.logs.items():
             values = to_python(logs)
-            self.runs[name].callbacks.on_test_end(values)
+            self.runs[name].tell("on_test_end", values)
             self.runs[name].validation_logs = {f"val_{key}": value for key, value in values.items()}
 
 

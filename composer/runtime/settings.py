@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from composer.compiler.ir import Call, Map, TrainSettings, Value
 from composer.compiler.keras_table import folded
 from composer.errors import ComposerError
 from composer.graph.hints import listed, near
+from composer.graph.private import compile_settings
 from composer.graph.signatures import output_structure, own_names
 
 CALLBACK_FOLDER = "callbacks"
@@ -71,7 +72,7 @@ def compile_arguments(member: str, settings: TrainSettings, model: keras.Model) 
         if value is not None:
             _check_outputs(member, option, value, model)
             said[option] = _make(member, option, value)
-    return {**_compiled_with(model), **said} if said else {}
+    return {**compile_settings(model), **said} if said else {}
 
 
 def fit_arguments(settings: TrainSettings) -> dict[str, Any]:
@@ -185,15 +186,6 @@ def _show(call: Call) -> str:
 def snake_case(name: str) -> str:
     """`EarlyStopping` -> `early_stopping`; what is in snake case stays."""
     return _WORDS.sub("_", name).lower()
-
-
-def _compiled_with(model: keras.Model) -> Mapping[str, Any]:
-    """What the model was compiled with; the optimizer is the model's own object, since it has state."""
-    if not model.compiled:
-        return {}
-    config = model.get_compile_config() or {}
-    settings: dict[str, Any] = keras.saving.deserialize_keras_object(config)
-    return {**settings, "optimizer": model.optimizer}
 
 
 def _check_outputs(member: str, option: str, value: Value, model: keras.Model) -> None:

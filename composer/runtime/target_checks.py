@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from composer.diagnostics import near_names
-from composer.engine.units import overrides
 from composer.errors import ComposerWarning, DataError
+from composer.graph.views import overrides
 from composer.runtime.members import Member
 
 
@@ -28,7 +28,7 @@ def check_targets(member: Member, y: Any) -> None:
     Warns:
         ComposerWarning: NaN among the targets, or columns that Keras would repeat.
     """
-    loss = getattr(member.model, "loss", None)
+    loss = getattr(member.trainer, "loss", None)
     if loss is None or any(overrides(member.model, step) for step in ("train_step", "compute_loss")):
         return  # what the user's own step takes is its own business
     _check_structure(member, y, loss)

@@ -81,3 +81,16 @@ def test_resumed_epoch_is_what_backup_and_restore_sets(tmp_path: Path) -> None:
         backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", delete_checkpoint=False)
         model.fit(*rows(4), epochs=3, callbacks=[backup], verbose=0)
     assert private.resumed_epoch(model) == 3
+
+
+def test_compile_settings_are_the_objects_given() -> None:
+    def loss(y: object, y_pred: object) -> object:
+        return y_pred
+
+    model, optimizer, metric = net(), keras.optimizers.SGD(), keras.metrics.MeanAbsoluteError()
+    assert private.compile_settings(model) == {}
+    model.compile(optimizer, loss, metrics=[metric], loss_weights=[2.0])
+    settings = private.compile_settings(model)
+    assert (settings["optimizer"], settings["loss"], settings["metrics"]) == (optimizer, loss, [metric])
+    assert (settings["loss_weights"], settings["jit_compile"], settings["run_eagerly"]) == ([2.0], "auto", False)
+    net().compile(**settings)

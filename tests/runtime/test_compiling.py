@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -167,35 +168,7 @@ def test_settings_that_are_none_are_refused(settings: dict[str, Any], message: s
         joint_of(a=net(), b=net()).compile(**settings)
 
 
-def test_members_that_share_weights_are_not_trained() -> None:
-    m = compiled(net(), "sgd", "mse")
-    joint = composer.compile("parallel(m as day, m as night)", m=m)
-    with pytest.raises(composer.ComposerError, match="`day` and `night`"):
-        joint.fit({"day": rows(4), "night": rows(4)}, verbose=0)
-    assert int(m.optimizer.iterations) == 0
-
-
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (lambda: layers.BatchNormalization(center=False, scale=False), "share the statistic `.*moving_mean`"),
-        (lambda: layers.Dropout(0.5), "share the random state `.*seed_generator_state`"),
-    ],
-)
-def test_members_that_share_statistics_or_draws_are_not_trained(layer: Any, message: str) -> None:
-    """They would follow the rows of both."""
-    shared = layer()
-
-    def head() -> keras.Model:
-        x = keras.Input((3,))
-        return compiled(keras.Model(x, layers.Dense(1)(shared(x))), "sgd", "mse")
-
-    joint = joint_of(a=head(), b=head())
-    with pytest.raises(composer.GraphError, match=f"`a` and `b` {message}"):
-        joint.fit({"a": rows(4), "b": rows(4)}, verbose=0)
-
-
-def test_a_frozen_backbone_may_be_shared() -> None:
+def test_a_frozen_backbone_may_be_shared(tmp_path: Path) -> None:
     backbone = keras.Sequential(
         [layers.Input((3, 3)), layers.GRU(4), layers.BatchNormalization(), layers.Dropout(0.0)], name="backbone"
     )
@@ -210,7 +183,14 @@ def test_a_frozen_backbone_may_be_shared() -> None:
     for model in (*models.values(), *alone.values()):
         compiled(model, keras.optimizers.SGD(0.1), "mse")
     x, y = np.random.default_rng(0).normal(size=(9, 3, 3)), rows(9)[1]
-    joint_of(**models).fit({"a": (x, y), "b": (x[:5], y[:5])}, epochs=2, batch_size=4, shuffle=False, verbose=0)
+    joint = joint_of(**models)
+    joint.fit({"a": (x, y), "b": (x[:5], y[:5])}, epochs=2, batch_size=4, shuffle=False, verbose=0)
     for name, size in {"a": 9, "b": 5}.items():
         fit_alone(alone[name], (x[:size], y[:size]), batch_size=4, epochs=2)
         assert_same_state(models[name], alone[name])
+    joint.save(tmp_path / "joint.keras")
+    again = {name: member.model for name, member in composer.load(tmp_path / "joint.keras").members.items()}
+    assert again["a"].get_layer("backbone") is again["b"].get_layer("backbone")
+    for name, model in again.items():
+        assert not model.get_layer("backbone").trainable_variables
+        assert_same_state(model, models[name])

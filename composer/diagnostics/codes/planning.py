@@ -75,4 +75,15 @@ CODES: tuple[Code, ...] = (
         example="parallel(m x2)    # where `m` has a BatchNormalization layer",
         mend="Use one replica, or a layer that normalizes each row (LayerNormalization, GroupNormalization).",
     ),
+    Code(
+        code="MG321",
+        slug="shared-state",
+        summary="Members share weights, statistics or random states, and train together instead of as if alone.",
+        why=(
+            "Their gradients add and one optimizer takes the step, so that each moves the weights of the other. Each "
+            "has its own rows, loss, metrics and callbacks; a callback that sets weights sets those of both."
+        ),
+        example="train day optimizer=adam loss=mse\ntrain night loss=mse\nparallel(m as day, m as night)",
+        mend="If that is not meant, write `m copies=2` for two members with weights of their own.",
+    ),
 )
