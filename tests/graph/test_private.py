@@ -92,5 +92,5 @@ def test_compile_settings_are_the_objects_given() -> None:
     model.compile(optimizer, loss, metrics=[metric], loss_weights=[2.0])
     settings = private.compile_settings(model)
     assert (settings["optimizer"], settings["loss"], settings["metrics"]) == (optimizer, loss, [metric])
-    assert (settings["loss_weights"], settings["jit_compile"], settings["run_eagerly"]) == ([2.0], "auto", False)
+    assert (settings["loss_weights"], settings["run_eagerly"]) == ([2.0], False)
     net().compile(**settings)

@@ -193,4 +193,4 @@ def test_a_frozen_backbone_may_be_shared(tmp_path: Path) -> None:
     assert again["a"].get_layer("backbone") is again["b"].get_layer("backbone")
     for name, model in again.items():
         assert not model.get_layer("backbone").trainable_variables
-        assert_same_state(model, models[name])
+        assert_same_state(model, models[name], counters=False)  # Keras saves no state of a cell that draws nothing
