@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ from composer.engine.units import Unit, member_scope
 from composer.errors import DataError
 
 Logs = dict[str, Any]
+_Loop = tuple[tf.Tensor, tf.Tensor, tf.Tensor, dict[str, Any]]  # go on, taken, steps by member, last results
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class JointProgram:
             for member in self.members:
                 self._trace(member)
         self._function = self._joint if eager else tf.function(self._joint, autograph=False)
+        self._burst_function = tf.function(self._burst, autograph=False)
         self._step_function = self._next_and_joint if eager else tf.function(self._next_and_joint, autograph=False)
 
     @property
@@ -89,6 +92,23 @@ class JointProgram:
         """Take the next element of an iterator and run it, inside one call."""
         with self._naming_members():
             return self._step_function(iterator)
+
+    def burst(self, iterator: Any, most: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
+        """Take so many elements of an iterator, one after the other, and run them inside one call.
+
+        It ends early where the iterator does, or after an element without a batch for any member.
+
+        Args:
+            iterator: of batches of all members, as `step` takes them.
+            most: the number of steps, at least 1.
+
+        Returns:
+            How many steps each member took, in the order of `names`; how many elements were taken in all, the one
+            without a batch not counted; and of each member the result of its last step (of one that took none, it
+            means nothing).
+        """
+        with self._naming_members():
+            return self._burst_function(iterator, tf.constant(most))
 
     @contextmanager
     def _naming_members(self) -> Iterator[None]:
@@ -135,6 +155,43 @@ class JointProgram:
         with tf.device("/device:CPU:0"):
             return tf.stack(list(ran.values())), {name: self._logs(name, result) for name, result in results.items()}
 
+    def _burst(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
+        nothing = {name: self._logs(name, self._results[name]) for name in self.names}
+
+        def body(go: tf.Tensor, taken: tf.Tensor, counts: tf.Tensor, last: dict[str, Any]) -> _Loop:
+            batches = iterator.get_next_as_optional()
+
+            def step() -> _Loop:
+                ran, results = self._joint(batches.get_value())
+                kept = {
+                    name: keras.tree.map_structure(partial(_choose, ran[index]), results[name], last[name])
+                    for index, name in enumerate(self.names)
+                }
+                any_ran = tf.reduce_any(ran)
+                taken_now = taken + tf.cast(any_ran, tf.int32)
+                return tf.logical_and(any_ran, taken_now < most), taken_now, counts + tf.cast(ran, tf.int32), kept
+
+            return tf.cond(batches.has_value(), step, lambda: (tf.constant(False), taken, counts, last))
+
+        _, taken, counts, last = tf.while_loop(
+            lambda go, *_: go,
+            body,
+            (
+                tf.constant(True),
+                tf.constant(0),
+                tf.zeros(len(self.names), tf.int32),
+                keras.tree.map_structure(_nothing, nothing),
+            ),
+            shape_invariants=(
+                tf.TensorShape([]),
+                tf.TensorShape([]),
+                tf.TensorShape([len(self.names)]),
+                keras.tree.map_structure(lambda like: like.shape, nothing),
+            ),
+            parallel_iterations=1,
+        )
+        return counts, taken, last
+
     def _run(self, member: MemberStep, batch: tf.experimental.Optional, active: tf.Tensor) -> Any:
         name = member.unit.name
         if self.eager:
@@ -152,6 +209,10 @@ def operation_fault(error: tf.errors.OpError) -> str:
     text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
     text = re.sub(r"^\s*(\(\d+\)\s*)?([A-Z_]+:\s*)?", "", text)  # which of several, and the kind
     return " ".join(text.split())[:400].rstrip(".")
+
+
+def _choose(flag: tf.Tensor, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    return tf.cond(flag, lambda: one, lambda: other)
 
 
 def _nothing(like: Any) -> Any:

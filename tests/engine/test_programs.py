@@ -141,3 +141,34 @@ def test_weights_behind_an_output_without_a_loss_are_left_alone() -> None:
             step(batch)
     assert_same_weights(model, alone)
     np.testing.assert_array_equal(model.layers[-1].get_weights()[0], unread)
+
+
+def test_a_burst_is_so_many_steps_in_one_call() -> None:
+    """Members of unlike lengths: equal to single steps to the bit, it stops at `most` and at the end of the rows."""
+
+    def batches() -> Any:
+        elements = [{"a": some(*rows(4, seed=i)), "b": some(*rows(2, seed=i)) if i < 2 else none()} for i in range(5)]
+        elements += [{"a": none(), "b": none()}] * 3
+        spec = {name: tf.OptionalSpec(SPEC) for name in "ab"}
+        return iter(tf.data.Dataset.from_generator(lambda: elements, output_signature=spec))
+
+    models = [compiled(net(), keras.optimizers.Adam(0.1), "mse", metrics=["mae"]) for _ in range(2)]
+    others = [twin(model) for model in models]
+    for model in others:
+        compiled(model, keras.optimizers.Adam(0.1), "mse", metrics=["mae"])
+    steps, bursts = trainer(*models), trainer(*others)
+    iterator = batches()
+    for _ in range(5):
+        _, results = steps.step(iterator)
+    want = {"a": to_python(results["a"])}
+    iterator, got, taken = batches(), [], []
+    for most in (1, 3, 9, 2):
+        counts, number, last = bursts.burst(iterator, most)
+        got.append(counts.numpy().tolist())
+        taken.append(int(number))
+        if most == 9:
+            assert to_python(last["a"]) == want["a"]
+    assert got == [[1, 1], [3, 1], [1, 0], [0, 0]]
+    assert taken == [1, 3, 1, 0]
+    for mine, theirs in zip(others, models, strict=True):
+        assert_equal_bits(state(mine), state(theirs))
