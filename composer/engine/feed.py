@@ -1,8 +1,9 @@
-"""Rows to batches: one dataset that hands every member its next batch, or says that it has none.
+"""Rows to batches: each step hands every member its next batch, or says that it has none.
 
-A member's rows come from its arrays or from its own `tf.data.Dataset`. The joint dataset yields a dict with an optional
-batch a member, so that members of unlike lengths run side by side: nothing is padded, repeated or lost, and a member
-that is through or has stopped is skipped.
+A member's rows come from its arrays or from a stream of batches (see `streams`). The arrays of all members are one
+joint dataset, which yields a dict with an optional batch a member; a stream is asked for each of its batches by itself,
+so that one that fails stops no other. Members of unlike lengths run side by side: nothing is padded, repeated or lost,
+and a member that is through or has stopped is skipped.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+
+from composer.engine.streams import Stream, StreamRows
+from composer.graph.private import data_adapter, sliceable, take_rows
+
+MOST_STEPS = 2**40
+"""More than any epoch has."""
 
 
 @dataclass(frozen=True)
@@ -42,38 +49,19 @@ class ArrayRows:
     @property
     def batch_spec(self) -> Any:
         """The structure of one batch, its number of rows open."""
-        return keras.tree.map_structure(lambda array: tf.TensorSpec((None, *array.shape[1:]), array.dtype), self.arrays)
+        return keras.tree.map_structure(_batch_spec, self.arrays)
 
 
-@dataclass(frozen=True)
-class DatasetRows:
-    """Rows that a `tf.data.Dataset` of batches yields."""
-
-    dataset: tf.data.Dataset
-
-    @property
-    def num_batches(self) -> int | None:
-        """None where the dataset cannot tell."""
-        cardinality = int(self.dataset.cardinality())
-        return cardinality if cardinality >= 0 else None
-
-    @property
-    def batch_spec(self) -> Any:
-        """The structure of one batch."""
-        return self.dataset.element_spec
-
-    def end_epoch(self) -> None:
-        """Draw from a shuffling dataset's random state what Keras' own `fit` draws between two epochs.
-
-        Every iterator a dataset gives takes its order from that state, and Keras makes one more than it uses at the
-        end of an epoch whose length it knows; without it the orders of later epochs would differ from the member's
-        alone.
-        """
-        if self.num_batches is not None:
-            iter(self.dataset)
+Rows = ArrayRows | StreamRows
 
 
-Rows = ArrayRows | DatasetRows
+def _batch_spec(array: Any) -> tf.TypeSpec:
+    shape = (None, *array.shape[1:])
+    if isinstance(array, tf.SparseTensor):
+        return tf.SparseTensorSpec(shape, array.dtype)
+    if isinstance(array, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(shape, array.dtype, array.ragged_rank, array.row_splits.dtype)
+    return tf.TensorSpec(shape, array.dtype)
 
 
 @dataclass(frozen=True)
@@ -96,32 +84,41 @@ class Gate:
 
 @dataclass(frozen=True)
 class Feed:
-    """The joint dataset of one `fit`, `evaluate` or `predict`.
+    """The rows of one `fit`, `evaluate` or `predict`.
 
     Args:
-        dataset: yields `{member: tf.experimental.Optional of a batch}`.
+        dataset: what Keras' loop steps through: `{member: tf.experimental.Optional of a batch}` of the members with
+            arrays, as many as the longest member has steps; without end where a length is not known.
         batch_specs: the structure of one batch, by member.
-        num_batches: batches an epoch, by member; None where a dataset cannot tell.
-        gates: by member.
-        rows: by member.
+        num_batches: batches an epoch, by member; None where a stream cannot tell.
+        gates: of the members with arrays.
+        streams: of the others.
     """
 
     dataset: tf.data.Dataset
     batch_specs: dict[str, Any]
     num_batches: dict[str, int | None]
     gates: dict[str, Gate]
-    rows: dict[str, Rows]
+    streams: dict[str, Stream]
 
     @property
     def endless(self) -> bool:
         """Whether some length is not known, so that the joint dataset does not end by itself."""
         return None in self.num_batches.values()
 
-    def end_epoch(self, name: str) -> None:
-        """A member has ended an epoch."""
-        rows = self.rows[name]
-        if isinstance(rows, DatasetRows):
-            rows.end_epoch()
+    @property
+    def counted(self) -> tf.data.Dataset:
+        """The joint dataset for a `fit`: Keras fixes the number of steps of one without end in the first epoch, and a
+        later epoch may have more."""
+        return self.dataset.take(MOST_STEPS) if self.endless else self.dataset
+
+    def begin(self, name: str, epoch: int = 0, *, present: bool = True) -> None:
+        """Let a member take part in the next pass, or sit it out. Called before Keras asks for an iterator."""
+        if name in self.gates:
+            self.gates[name].present.assign(present)
+            self.gates[name].epoch.assign(epoch)
+        elif present:
+            self.streams[name].begin(epoch)
 
 
 def joint_feed(rows: Mapping[str, Rows]) -> Feed:
@@ -130,16 +127,23 @@ def joint_feed(rows: Mapping[str, Rows]) -> Feed:
     An epoch is as long as its longest member. Where a length is not known the joint dataset has no end; the step in
     which no member has a batch is the end of the epoch.
     """
-    gates = {name: Gate.create() for name in rows}
-    steps = {name: _member_steps(source, gates[name]) for name, source in rows.items()}
+    arrays = {name: source for name, source in rows.items() if isinstance(source, ArrayRows)}
+    gates = {name: Gate.create() for name in arrays}
     num_batches = {name: source.num_batches for name, source in rows.items()}
-    joint = tf.data.Dataset.zip(steps)
+    steps = {name: _array_steps(source, gates[name]) for name, source in arrays.items()}
+    joint = tf.data.Dataset.zip(steps) if steps else tf.data.Dataset.from_tensors({"": 0}).repeat()
     if None not in num_batches.values():
         joint = joint.take(max(count or 0 for count in num_batches.values()))
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # a second pass over the graph, for nothing
     joint = joint.with_options(options).prefetch(tf.data.AUTOTUNE)
-    return Feed(joint, {name: source.batch_spec for name, source in rows.items()}, num_batches, gates, dict(rows))
+    return Feed(
+        joint,
+        {name: source.batch_spec for name, source in rows.items()},
+        num_batches,
+        gates,
+        {name: Stream(source) for name, source in rows.items() if isinstance(source, StreamRows)},
+    )
 
 
 def epoch_order(num_rows: int, seed: int, epoch: Any) -> tf.Tensor:
@@ -149,12 +153,23 @@ def epoch_order(num_rows: int, seed: int, epoch: Any) -> tf.Tensor:
     return tf.cast(tf.argsort(keys, stable=True), tf.int64)
 
 
-def _member_steps(rows: Rows, gate: Gate) -> tf.data.Dataset:
-    """One epoch of a member's batches as optionals, none where its gate is shut when the epoch begins; then empty ones
-    without end."""
-    present = _array_steps(rows, gate) if isinstance(rows, ArrayRows) else _dataset_steps(rows, gate)
-    empty = tf.data.Dataset.from_tensors(tf.experimental.Optional.empty(rows.batch_spec))
-    return present.concatenate(empty.repeat())
+def array_stream(rows: ArrayRows, steps: int, first: int = 0) -> StreamRows:
+    """Rows in memory of which an epoch takes so many batches, not all: the next epoch goes on where it stopped.
+
+    Args:
+        rows: their batches are taken in passes over all rows, each in an order of its own if they are shuffled.
+        steps: batches an epoch.
+        first: the number of the first pass, for its order.
+    """
+    with tf.device("/device:CPU:0"):
+        passes = tf.Variable(first - 1, dtype=tf.int64, trainable=False)
+
+    def batches(_: tf.Tensor) -> tf.data.Dataset:
+        return _index_batches(rows, passes.assign_add(1))
+
+    dataset = _gathered(rows, tf.data.Dataset.range(1).flat_map(_unconverted(batches)), lambda batch: batch)
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(rows.num_batches)).prefetch(tf.data.AUTOTUNE)
+    return StreamRows(data_adapter(dataset), dataset, steps)
 
 
 # Every function a dataset maps is built for each `fit` and instantiated for each epoch: few of them, and none that
@@ -162,46 +177,39 @@ def _member_steps(rows: Rows, gate: Gate) -> tf.data.Dataset:
 
 
 def _array_steps(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
-    def index_batches(_: tf.Tensor) -> tf.data.Dataset:
-        return _index_batches(rows, gate)
+    """One epoch of a member's batches as optionals, none where its gate is shut when the epoch begins; then empty ones
+    without end."""
 
-    def batch(index: tf.Tensor, arrays: tuple[Any, ...]) -> tf.experimental.Optional:
-        gathered = keras.tree.map_structure(lambda array: tf.gather(array, index, axis=0), arrays)
-        return tf.experimental.Optional.from_value(gathered)
+    def batches(_: tf.Tensor) -> tf.data.Dataset:
+        present = tf.where(gate.present.read_value(), tf.constant(-1, tf.int64), 0)
+        return _index_batches(rows, gate.epoch.read_value()).take(present)
 
-    indices = tf.data.Dataset.range(1).flat_map(_unconverted(index_batches))
+    indices = tf.data.Dataset.range(1).flat_map(_unconverted(batches))
+    present = _gathered(rows, indices, tf.experimental.Optional.from_value)
+    empty = tf.data.Dataset.from_tensors(tf.experimental.Optional.empty(rows.batch_spec))
+    return present.concatenate(empty.repeat())
+
+
+def _gathered(rows: ArrayRows, indices: tf.data.Dataset, wrap: Callable[[Any], Any]) -> tf.data.Dataset:
+    """The batches whose rows `indices` tells, each wrapped."""
+
+    def batch(index: tf.Tensor, arrays: tuple[Any, ...]) -> Any:
+        return wrap(keras.tree.map_structure_up_to(rows.arrays, lambda array: take_rows(array, index), arrays))
+
     # Passed as an element, as Keras does: a captured array would be copied into the function's graph.
-    held = tf.data.Dataset.from_tensors(rows.arrays).repeat()
+    held = tf.data.Dataset.from_tensors(keras.tree.map_structure(sliceable, rows.arrays)).repeat()
     steps = tf.data.Dataset.zip((indices, held))
     return steps.map(_unconverted(batch), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _index_batches(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
+def _index_batches(rows: ArrayRows, epoch: tf.Tensor) -> tf.data.Dataset:
     """The rows of each batch of one epoch. Full batches and the last one have one spec, whatever the number of rows, so
     that programs traced on it are shared."""
-    if rows.shuffle:
-        order = epoch_order(rows.num_rows, rows.seed, gate.epoch.read_value())
-    else:
-        order = tf.range(rows.num_rows, dtype=tf.int64)
+    order = epoch_order(rows.num_rows, rows.seed, epoch) if rows.shuffle else tf.range(rows.num_rows, dtype=tf.int64)
     num_full = rows.num_rows // rows.batch_size
     full, rest = order[: num_full * rows.batch_size], order[num_full * rows.batch_size :]
     batches = tf.data.Dataset.from_tensor_slices(tf.reshape(full, (num_full, rows.batch_size)))
-    batches = batches.concatenate(tf.data.Dataset.from_tensors(rest)).take(rows.num_batches)
-    return batches.take(tf.where(gate.present.read_value(), tf.constant(-1, tf.int64), 0))
-
-
-def _dataset_steps(rows: DatasetRows, gate: Gate) -> tf.data.Dataset:
-    spec = rows.batch_spec
-
-    def batches(_: tf.Tensor) -> tf.data.Dataset:
-        return rows.dataset
-
-    def optional(*batch: Any) -> tf.experimental.Optional:
-        return tf.experimental.Optional.from_value(batch if isinstance(spec, tuple) else batch[0])
-
-    # Skipped as a whole: one that is taken 0 elements of would still draw an order.
-    present = tf.data.Dataset.range(1).filter(_unconverted(lambda _: gate.present.read_value()))
-    return present.flat_map(_unconverted(batches)).map(_unconverted(optional))
+    return batches.concatenate(tf.data.Dataset.from_tensors(rest)).take(rows.num_batches)
 
 
 def _unconverted(function: Callable[..., Any]) -> Callable[..., Any]:

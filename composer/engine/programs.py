@@ -88,10 +88,13 @@ class JointProgram:
         with self._naming_members():
             return self._function(dict(batches))
 
-    def step(self, iterator: Any) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Take the next element of an iterator and run it, inside one call."""
+    def step(self, iterator: Any, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
+        """Run one step on the batches given and on the next element of an iterator, which holds those of the other
+        members; it is taken inside the same call."""
+        if len(batches) == len(self.names):
+            return self(batches)
         with self._naming_members():
-            return self._step_function(iterator)
+            return self._step_function(iterator, dict(batches))
 
     def burst(self, iterator: Any, most: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
         """Take so many elements of an iterator, one after the other, and run them inside one call.
@@ -135,8 +138,10 @@ class JointProgram:
         self._steps[member.unit.name] = step
         self._results[member.unit.name] = concrete.structured_outputs
 
-    def _next_and_joint(self, iterator: Any) -> tuple[tf.Tensor, dict[str, Any]]:
-        return self._joint(next(iterator))
+    def _next_and_joint(
+        self, iterator: Any, batches: dict[str, tf.experimental.Optional]
+    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        return self._joint({**next(iterator), **batches})
 
     def _joint(self, batches: dict[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
         ran: dict[str, tf.Tensor] = {}
@@ -204,9 +209,16 @@ class JointProgram:
 
 
 def operation_fault(error: tf.errors.OpError) -> str:
-    """What TensorFlow says of an operation that failed: the line before `[[{{node ...}}]]`."""
+    """What TensorFlow says of an operation that failed: the line before `[[{{node ...}}]]`, or what Python raised in
+    it."""
+    raised, python, _ = error.message.partition("\nTraceback (most recent call last):")
     found = re.search(r"([^\n]+)\n\s*\[\[", error.message)
-    text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
+    if python:
+        text = raised
+    else:
+        text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
+    text = re.sub(r"^\s*\{\{function_node [^}]*\}\}\s*", "", text)
+    text = re.sub(r"^Error in user-defined function passed to .*? with iterator: [\w:]+: ", "", text)
     text = re.sub(r"^\s*(\(\d+\)\s*)?([A-Z_]+:\s*)?", "", text)  # which of several, and the kind
     return " ".join(text.split())[:400].rstrip(".")
 

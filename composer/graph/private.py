@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import itertools
+from types import GeneratorType
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TFEpochIterator
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
 _CELL_RATES = ("dropout", "recurrent_dropout")
 
@@ -88,3 +92,63 @@ def random_states(model: keras.Model) -> list[keras.Variable]:
 def resumed_epoch(model: keras.Model) -> int:
     """The epoch that `BackupAndRestore` has told a model to go on at; 0 where none."""
     return model._initial_epoch or 0
+
+
+def yields_batches(rows: Any) -> bool:
+    """Whether Keras' own `fit` takes batches from an object: a dataset, a `PyDataset`, a generator or a loader."""
+    return (
+        isinstance(rows, (tf.data.Dataset, keras.utils.PyDataset, GeneratorType))
+        or data_adapters.is_torch_dataloader(rows)
+        or data_adapters.is_grain_dataset(rows)
+    )
+
+
+def data_adapter(rows: Any) -> Any:
+    """Keras' own adapter of an object that yields batches. It takes the first two out of those that cannot tell their
+    shapes, and puts them back."""
+    return data_adapters.get_data_adapter(rows)
+
+
+class EpochIterator(TFEpochIterator):
+    """What Keras' own `fit` steps through, epoch after epoch; it notes that the rows ran out where Keras warns.
+
+    Args:
+        adapter: what `data_adapter` gave.
+        dataset: what to take from it in place of its own batches, if anything.
+        steps: `steps_per_epoch`.
+    """
+
+    def __init__(self, adapter: Any, dataset: tf.data.Dataset | None = None, steps: int | None = None) -> None:
+        super().__init__(x=adapter, steps_per_epoch=steps, distribute_strategy=tf.distribute.get_strategy())
+        if dataset is not None:
+            self._distributed_dataset = dataset
+        self.ran_out = False
+
+    def _interrupted_warning(self) -> None:
+        self.ran_out = True
+
+    def end_of_data(self) -> None:
+        """The iterator has no more, which ends the epoch."""
+        with self.catch_stop_iteration():
+            raise StopIteration
+
+
+def tensor_of(rows: Any) -> Any:
+    """A sparse matrix of SciPy's as a `tf.SparseTensor`; anything else as it is."""
+    if not data_adapter_utils.is_scipy_sparse(rows):
+        return rows
+    rows = rows.tocsr(copy=True)  # in the order of the rows, each place once
+    rows.sum_duplicates()
+    return data_adapter_utils.scipy_sparse_to_tf_sparse(rows)
+
+
+def sliceable(rows: Any) -> Any:
+    """A tensor that `take_rows` can take rows of: a sparse one cannot be indexed as it is."""
+    return array_slicing.to_tensorflow_sparse_wrapper(rows) if isinstance(rows, tf.SparseTensor) else rows
+
+
+def take_rows(rows: Any, index: tf.Tensor) -> Any:
+    """The rows of what `sliceable` gave at some positions."""
+    if isinstance(rows, array_slicing.TensorflowSparseWrapper):
+        return array_slicing.slice_tensorflow_sparse_wrapper(rows, index)
+    return tf.gather(rows, index, axis=0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from composer.compiler.plan import Plan
 from composer.errors import DataError
+from composer.runtime.faults import ON_ERROR
 from composer.runtime.members import ByMember
 
 DEFAULTS: dict[str, Any] = {
@@ -25,9 +26,13 @@ DEFAULTS: dict[str, Any] = {
     "validation_data": None,
     "validation_batch_size": None,
     "validation_freq": 1,
+    "steps_per_epoch": None,
+    "validation_steps": None,
+    "on_error": "continue",
 }
 
-NOT_YET = ("steps_per_epoch", "validation_steps")
+FOR_ALL = ("callbacks", "sample_weight", "validation_data", "on_error")
+"""Arguments that are not spread over the members, or not here."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class FitRequest:
     validation_data: Any
     validation_batch_size: dict[str, int | None]
     validation_freq: dict[str, Any]
+    steps_per_epoch: dict[str, int | None]
+    validation_steps: dict[str, int | None]
+    on_error: str
     callbacks: dict[str, list[keras.callbacks.Callback]]
     joint_callbacks: list[keras.callbacks.Callback]
 
@@ -53,18 +61,16 @@ class FitRequest:
         Keras.
 
         Raises:
-            DataError: for an argument that is unknown or not supported, a member that is none, or a value out of range.
+            DataError: for an argument that is unknown, a member that is none, or a value out of range.
         """
-        for name, value in given.items():
-            if name in NOT_YET and value is not None:
-                raise DataError(f"`{name}` is not supported yet. Give each member a dataset of the length of its epoch")
-            if name not in (*DEFAULTS, *NOT_YET):
+        for name in given:
+            if name not in DEFAULTS:
                 raise DataError(f"`fit` has no argument `{name}`")
         values = {**DEFAULTS, **given}
         spread = {
             name: names.spread(f"`{name}`", values[name], default)
             for name, default in DEFAULTS.items()
-            if name not in ("callbacks", "sample_weight", "validation_data")
+            if name not in FOR_ALL
         }
         for placed in plan.members:
             name, train, data = placed.member.name, placed.member.train, placed.member.data
@@ -83,6 +89,7 @@ class FitRequest:
         request = cls(
             sample_weight=values["sample_weight"],
             validation_data=values["validation_data"],
+            on_error=values["on_error"],
             callbacks=own,
             joint_callbacks=joint,
             **spread,
@@ -91,12 +98,12 @@ class FitRequest:
         return request
 
 
-def batch_sizes(names: ByMember, batch_size: Any) -> dict[str, int | None]:
-    """The batch size of each member in `evaluate` or `predict`."""
-    sizes = names.spread("`batch_size`", batch_size)
-    for name, size in sizes.items():
-        _check_number("batch_size", name, size, least=1)
-    return sizes
+def counts(names: ByMember, argument: str, value: Any) -> dict[str, int | None]:
+    """The `batch_size` or the `steps` of each member in `evaluate` or `predict`."""
+    spread = names.spread(f"`{argument}`", value)
+    for name, count in spread.items():
+        _check_number(argument, name, count, least=1)
+    return spread
 
 
 def _callbacks(names: ByMember, callbacks: Any) -> tuple[dict[str, list[Any]], list[Any]]:
@@ -134,16 +141,21 @@ def _as_list(callbacks: Any) -> list[Any]:
 
 
 def _check_number(argument: str, name: str, value: Any, least: int) -> None:
-    if value is None and argument.endswith("batch_size"):
+    if value is None and argument not in ("epochs", "initial_epoch"):
         return
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise DataError(f"`{argument}` of `{name}` must be a whole number of at least {least}. Received: {value!r}")
 
 
 def _check_numbers(request: FitRequest) -> None:
-    for argument, least in (("epochs", 0), ("initial_epoch", 0), ("batch_size", 1), ("validation_batch_size", 1)):
+    if request.on_error not in ON_ERROR:
+        raise DataError(f"`on_error` is one of {', '.join(map(repr, ON_ERROR))}. Received: {request.on_error!r}")
+    for argument in ("batch_size", "validation_batch_size", "steps_per_epoch", "validation_steps"):
         for name, value in getattr(request, argument).items():
-            _check_number(argument, name, value, least)
+            _check_number(argument, name, value, least=1)
+    for argument in ("epochs", "initial_epoch"):
+        for name, value in getattr(request, argument).items():
+            _check_number(argument, name, value, least=0)
     for name, value in request.validation_split.items():
         if not isinstance(value, (int, float, np.number)):
             raise DataError(f"`validation_split` of `{name}` is a fraction of its rows. Received: {value!r}")

@@ -41,8 +41,6 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
 
 def _dataset_parts(member: Member, dataset: Any) -> tuple[Any, Any]:
     """The specs of one batch, without its batch axis where the dataset has none."""
-    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise DataError(f"the dataset of `{member.name}` never ends. Add `.take(n)` to it: n batches are one epoch")
     x, y, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
     first, wanted = keras.tree.flatten(x)[0], member.signature.inputs[0]
     if wanted.shape is not None and first.shape.rank == len(wanted.shape) - 1 and wanted.shape[-1] != 1:
@@ -86,6 +84,11 @@ def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
         raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: {kind}")
     if _is_complex(leaf.dtype) and not _is_complex(wanted.dtype):
         raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: complex numbers")
+    if isinstance(leaf, (tf.RaggedTensor, tf.RaggedTensorSpec)) and wanted.shape and None not in wanted.shape[1:]:
+        raise DataError(
+            f"input `{wanted.name}` of `{name}` takes rows of shape {_rows(wanted.shape)}. Received: a RaggedTensor, "
+            "whose rows differ in length. Pad them: `.to_tensor()`"
+        )
     if wanted.shape is None or _fits(shape, wanted.shape):
         return
     raise DataError(

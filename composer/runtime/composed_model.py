@@ -14,7 +14,7 @@ import keras
 from composer.compiler.plan import Plan
 from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
-from composer.errors import ComposerError, DataError, ExportError, GraphError
+from composer.errors import ComposerError, ExportError, GraphError
 from composer.export.saved_model import export_saved_model
 from composer.graph import devices
 from composer.graph.lowering import lower
@@ -25,8 +25,9 @@ from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
+from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
-from composer.runtime.session import FitController, Pass, TrainingSession
+from composer.runtime.session import FitController, TrainingSession
 from composer.runtime.sharing import check_shared, member_trainers
 
 _NO_SINGLE_BATCHES = (
@@ -158,7 +159,9 @@ class ComposedModel(keras.Model):
 
         Args:
             x: `{member: (x, y)}`, `{member: (x, y, sample_weight)}` or `{member: tf.data.Dataset of batches}`; or
-                `{member: x}` beside `y={member: y}`.
+                `{member: x}` beside `y={member: y}`. Arrays may be NumPy's, tensors (ragged and sparse ones too), data
+                frames and series of pandas, sparse matrices of SciPy, or structures of them; in place of a dataset a
+                `keras.utils.PyDataset` or a Python generator of batches will do.
             y: targets by member, where `x` holds none.
             batch_size: rows a batch, for arrays; if left out what the spec's `train` says, else 32 (of a grouped
                 member its group times that).
@@ -166,15 +169,24 @@ class ComposedModel(keras.Model):
             verbose: as in Keras.
             callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are
                 joint and see `member_metric`.
-            **arguments: `validation_data`, `validation_split`, `validation_freq`, `validation_batch_size`, `shuffle`,
-                `class_weight`, `sample_weight`, `initial_epoch` as Keras' `fit` takes them.
+            **arguments: `steps_per_epoch`, `validation_data`, `validation_split`, `validation_freq`,
+                `validation_steps`, `validation_batch_size`, `shuffle`, `class_weight`, `sample_weight`,
+                `initial_epoch` as Keras' `fit` takes them. `on_error`, one for all members, says what becomes of the
+                others when the rows or a callback of one raises an exception: `"continue"` (the default) stops that
+                member alone, with a warning; `"raise"` stops all.
 
         Returns:
-            History with `history` by `member_metric`, and `members[name].history`.
+            History with `history` by `member_metric`, and `members[name].history`; `faults[name]` tells why a member
+            was stopped by an exception.
 
         Raises:
-            DataError: if rows do not fit their member, or an argument names none.
+            DataError: if rows do not fit their member, or an argument names none; if the rows of all members fail, or
+                those of one with `on_error="raise"`.
             GraphError: if a member is not compiled.
+            ComposerError: if a callback fails, likewise.
+
+        Warns:
+            ComposerWarning: a member was stopped by an exception, or had fewer rows than steps.
 
         Example:
             >>> data = {"a": (xa, ya), "b": (xb, yb)}
@@ -191,15 +203,16 @@ class ComposedModel(keras.Model):
         session = fitting.session(self, self._programs, request, rows, history)
         self._session = session
         try:
-            with fitting.quiet_about_lengths(session.feed, session.validation_feed):
+            validation = None if session.validation is None else session.validation.feed
+            with fitting.quiet_about_lengths(session.training.feed, validation):
                 super().fit(
-                    session.feed.dataset,
+                    session.training.feed.counted,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
                     epochs=max(run.epochs.stop for run in session.runs.values()),
                     initial_epoch=min(run.epochs.start for run in session.runs.values()),
                     verbose=verbose,
                     callbacks=[FitController(session), *request.joint_callbacks, history],
-                    validation_data=None if session.validation_feed is None else session.validation_feed.dataset,
+                    validation_data=None if validation is None else validation.dataset,
                 )
         finally:
             self._session = None
@@ -212,12 +225,14 @@ class ComposedModel(keras.Model):
         batch_size: Any = None,
         verbose: Any = "auto",
         sample_weight: Any = None,
+        steps: Any = None,
         **arguments: Any,
     ) -> dict[str, dict[str, float]]:
         """Loss and metrics of the members that data is given for; only those run.
 
         Args:
             x, y, batch_size, sample_weight: as in `fit`.
+            steps: batches to evaluate, one number for all or by member; all there are if left out.
             verbose, callbacks: as in Keras.
 
         Returns:
@@ -228,7 +243,7 @@ class ComposedModel(keras.Model):
         """
         if arguments.pop("_use_cached_eval_dataset", False):  # Keras validates within `fit`
             return self._validate(x, verbose=verbose, **arguments)
-        rows = fitting.evaluation_rows(self, x, y, sample_weight, batch_size)
+        rows = fitting.evaluation_rows(self, x, y, sample_weight, batch_size, steps)
         results: dict[str, dict[str, float]] = {}
         for names in fitting.without_shared_models(self._members, rows):
             results.update(self._evaluate({name: rows[name] for name in names}, verbose=verbose, **arguments))
@@ -240,9 +255,9 @@ class ComposedModel(keras.Model):
         program = self._programs.testing([self._members[name].unit for name in rows], feed)
         for name in rows:
             self._members[name].trainer.reset_metrics()
-        self._evaluation = Pass(program, endless=feed.endless)
+        self._evaluation = Pass(program, feed)
         try:
-            self._evaluation.begin()
+            self._evaluation.begin_all()
             with fitting.quiet_about_lengths(feed):
                 super().evaluate(feed.dataset, return_dict=True, **arguments)
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
@@ -255,10 +270,10 @@ class ComposedModel(keras.Model):
         """Predictions of the members that rows are given for; only those run. Row i in, row i out.
 
         Args:
-            x: `{member: x}`; any number of rows, none included.
+            x: `{member: x}`, of any kind that `fit` takes; any number of rows, none included.
             batch_size: rows a batch, one for all or by member; 32 if left out.
             verbose, callbacks: as in Keras.
-            steps: not taken; give the rows to predict.
+            steps: batches to predict, one number for all or by member; all there are if left out.
 
         Returns:
             `{member: predictions}`, each in the member's own structure of outputs.
@@ -266,18 +281,14 @@ class ComposedModel(keras.Model):
         Raises:
             DataError: if rows do not fit their member, or outputs of different batches cannot be joined.
         """
-        if steps is not None:
-            raise DataError(
-                f"`predict` of several models takes no `steps`: give the rows to predict. Received: steps={steps}"
-            )
-        rows = fitting.prediction_rows(self, x, batch_size)
+        rows = fitting.prediction_rows(self, x, batch_size, steps)
         outputs = {name: no_rows(self._members[name].model) for name, source in rows.items() if source is None}
         rows_to_run = {name: source for name, source in rows.items() if source is not None}
         if rows_to_run:
             feed = joint_feed(rows_to_run)
             program = self._programs.predicting([self._members[name].unit for name in rows_to_run], feed)
             taken: list[dict[str, Any]] = []
-            step = fitting.prediction_step(program, taken, endless=feed.endless)
+            step = fitting.prediction_step(program, feed, taken)
             with fitting.quiet_about_lengths(feed), self._predicting(step):
                 super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
             outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})
@@ -292,6 +303,7 @@ class ComposedModel(keras.Model):
         def test(iterator: Any) -> Logs:
             if self._evaluation is not None:
                 self._evaluation.step(iterator)
+                self._evaluation.advance()
                 return self._evaluation.flat_logs
             return self._running_session.validate(iterator)
 

@@ -10,21 +10,26 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from composer.engine.batch_order import BatchOrder
 from composer.errors import DataError
+from composer.graph.private import data_adapter, tensor_of, yields_batches
+from composer.runtime.faults import rows_fault
 from composer.runtime.members import ByMember
 
 
 @dataclass(frozen=True)
 class MemberData:
-    """One member's rows: arrays (`x`, `y`, `sample_weight`, each an array or a structure of arrays), or a dataset.
+    """One member's rows: arrays (`x`, `y`, `sample_weight`, each an array or a structure of arrays), or batches.
 
-    Arrays are NumPy or TensorFlow; floats are of Keras' float type.
+    Arrays are NumPy or TensorFlow; floats are of Keras' float type. Whatever yields batches (a `tf.data.Dataset`, a
+    `PyDataset`, a generator) comes as a dataset of them and Keras' adapter, which counts them and hears of epochs.
     """
 
     x: Any = None
     y: Any = None
     sample_weight: Any = None
     dataset: tf.data.Dataset | None = None
+    adapter: Any = None
 
     @property
     def arrays(self) -> tuple[Any, ...]:
@@ -45,9 +50,8 @@ def member_data(
 
     Args:
         names: the members.
-        x: `{member: rows}`, where rows are `(x, y)`, `(x, y, sample_weight)`, `x` alone or a `tf.data.Dataset` of
-            batches; or `{member: x}` beside `y` and `sample_weight`, the Keras way. With one member, its rows may stand
-            alone.
+        x: `{member: rows}`, where rows are `(x, y)`, `(x, y, sample_weight)`, `x` alone or what yields batches; or
+            `{member: x}` beside `y` and `sample_weight`, the Keras way. With one member, its rows may stand alone.
         y: targets by member, if they are not in `x`.
         sample_weight: by member, if they are not in `x`.
         targets: whether a tuple is `(x, y, ...)`; in `predict` a tuple is the input itself.
@@ -101,8 +105,7 @@ def split_validation(name: str, data: MemberData, fraction: float) -> tuple[Memb
     """
     if data.dataset is not None:
         raise DataError(
-            f"`validation_split` cuts arrays, but the rows of `{name}` are a `tf.data.Dataset`. Pass "
-            f"`validation_data` for it"
+            f"`validation_split` cuts arrays, but the rows of `{name}` come in batches. Pass `validation_data` for it"
         )
     cut = int(np.floor(data.num_rows * (1.0 - fraction)))
     if not 0 < cut < data.num_rows:
@@ -112,9 +115,19 @@ def split_validation(name: str, data: MemberData, fraction: float) -> tuple[Memb
             f"{data.num_rows - cut} to validate on. Both need at least one"
         )
     parts = (data.x, data.y, data.sample_weight)
-    first = [None if part is None else keras.tree.map_structure(lambda leaf: leaf[:cut], part) for part in parts]
-    last = [None if part is None else keras.tree.map_structure(lambda leaf: leaf[cut:], part) for part in parts]
+    first = [None if part is None else _cut(part, 0, cut) for part in parts]
+    last = [None if part is None else _cut(part, cut, data.num_rows) for part in parts]
     return MemberData(*first), MemberData(*last)
+
+
+def _cut(part: Any, start: int, stop: int) -> Any:
+    def cut(leaf: Any) -> Any:
+        if not isinstance(leaf, tf.SparseTensor):
+            return leaf[start:stop]
+        inner = leaf.shape.as_list()[1:]
+        return tf.sparse.slice(leaf, [start, *(0 for _ in inner)], [stop - start, *inner])
+
+    return keras.tree.map_structure(cut, part)
 
 
 def _lone_member(names: ByMember, argument: str, value: Any) -> Mapping[str, Any]:
@@ -135,16 +148,18 @@ def _expand(names: ByMember, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(name: str, value: Any, y: Any, sample_weight: Any, targets: bool) -> MemberData:
-    if isinstance(value, tf.data.Dataset):
+    if yields_batches(value):
         if y is not None or sample_weight is not None:
             raise DataError(
-                f"`{name}` comes as a dataset, which holds its own targets: leave out `y` and `sample_weight` for it"
+                f"`{name}` comes as a {_kind(value)}, which holds its own targets: leave out `y` and `sample_weight` "
+                "for it"
             )
-        return MemberData(dataset=value)
-    if isinstance(value, keras.utils.PyDataset) or (hasattr(value, "__next__") and not hasattr(value, "shape")):
+        return _batches(name, value)
+    if hasattr(value, "__next__") and not hasattr(value, "shape"):
         raise DataError(
-            f"the rows of `{name}` are a {type(value).__name__}, which is not supported yet. "
-            "Pass arrays or a `tf.data.Dataset` of batches (`tf.data.Dataset.from_generator` makes one)"
+            f"the rows of `{name}` are a {type(value).__name__}, which Keras' `fit` does not take. Pass arrays, a "
+            "`tf.data.Dataset` or a `keras.utils.PyDataset` of batches, or a generator (a function that yields them, "
+            "called)"
         )
     if targets and y is None and isinstance(value, tuple):
         if not 1 <= len(value) <= 3:
@@ -158,15 +173,38 @@ def _rows(name: str, value: Any, y: Any, sample_weight: Any, targets: bool) -> M
     return MemberData(*(None if part is None else _arrays(name, part) for part in (value, y, sample_weight)))
 
 
+def _batches(name: str, value: Any) -> MemberData:
+    """What yields batches, its first ones looked at where it cannot tell their shapes."""
+    if isinstance(value, keras.utils.PyDataset):
+        value = BatchOrder(value)
+        if value.num_batches == 0:
+            raise DataError(f"`{name}` has no rows: its PyDataset has no batches")
+    try:
+        adapter = data_adapter(value)
+        dataset = adapter.get_tf_dataset()
+    except Exception as error:
+        raise rows_fault(name, error) from error
+    spec = dataset.element_spec
+    if isinstance(spec, tuple) and _is_nothing(spec[-1]):  # `(x, y, None)`, as some generators yield
+        kept = max(index for index, part in enumerate(spec) if not _is_nothing(part)) + 1
+        dataset = dataset.map(lambda *batch: batch[:kept])
+    return MemberData(dataset=dataset, adapter=adapter)
+
+
+def _is_nothing(spec: Any) -> bool:
+    return isinstance(spec, tf.OptionalSpec) or type(spec).__name__ == "NoneTensorSpec"
+
+
+def _kind(value: Any) -> str:
+    return "dataset" if isinstance(value, tf.data.Dataset) else type(value).__name__
+
+
 def _arrays(name: str, structure: Any) -> Any:
     """Arrays of a structure, floats in Keras' float type, as Keras' own `fit` converts them."""
 
     def convert(leaf: Any) -> Any:
-        if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
-            raise DataError(
-                f"`{name}` has a {type(leaf).__name__}, which is not supported yet. Pass a `tf.data.Dataset` of batches"
-            )
-        if tf.is_tensor(leaf):
+        leaf = _from_frame(tensor_of(leaf))
+        if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)) or tf.is_tensor(leaf):
             floats = leaf.dtype.is_floating and leaf.dtype.name != keras.config.floatx()
             return tf.cast(leaf, keras.config.floatx()) if floats else leaf
         try:
@@ -184,6 +222,13 @@ def _arrays(name: str, structure: Any) -> Any:
         return array.astype(keras.config.floatx()) if floats else array
 
     return _map_arrays(convert, structure)
+
+
+def _from_frame(leaf: Any) -> Any:
+    """The array of a pandas DataFrame, and that of a Series as a column, as Keras takes them."""
+    if type(leaf).__module__.partition(".")[0] != "pandas" or not hasattr(leaf, "iloc"):
+        return leaf
+    return leaf.to_numpy() if leaf.ndim == 2 else leaf.to_numpy()[:, None]
 
 
 def _map_arrays(convert: Any, structure: Any) -> Any:

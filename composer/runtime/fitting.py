@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from composer.engine.feed import ArrayRows, DatasetRows, Feed, Rows, joint_feed
+from composer.engine.feed import ArrayRows, Feed, Rows, array_stream, joint_feed
 from composer.engine.programs import JointProgram, to_python
-from composer.errors import DataError
-from composer.runtime.arguments import FitRequest, batch_sizes
+from composer.engine.streams import StreamRows
+from composer.errors import ComposerWarning, DataError
+from composer.runtime.arguments import FitRequest, counts
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
 from composer.runtime.history import JointHistory, check_log_names
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import as_numpy
+from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import MemberRun, TrainingSession
 
@@ -62,15 +64,24 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
             data, validation[name] = split_validation(name, data, request.validation_split[name])
         if request.class_weight[name] is not None:
             data = weighted_by_class(name, data, request.class_weight[name])
-        rows.training[name] = member_rows(member, data, request.batch_size[name], shuffle=request.shuffle[name])
+        rows.training[name] = member_rows(
+            member,
+            data,
+            request.batch_size[name],
+            request.steps_per_epoch[name],
+            shuffle=request.shuffle[name],
+            first_epoch=request.initial_epoch[name],
+        )
+        _warn_of_one_pass(name, rows.training[name], request.epochs[name] - request.initial_epoch[name])
     _set_auto_groups(joint, request, rows.training)
     for name, data in validation.items():
         check_rows(members[name], data, targets=True)
         size = request.validation_batch_size[name]
         if size is None and data.dataset is None:  # that of the training rows says nothing of a dataset
             size = request.batch_size[name]
-        rows.validation[name] = member_rows(members[name], data, size)
-    _check_validation_lengths(request, rows.validation)
+        rows.validation[name] = member_rows(
+            members[name], data, size, request.validation_steps[name], steps_argument="validation_steps"
+        )
     return rows
 
 
@@ -80,7 +91,9 @@ def _validation_data(names: ByMember, given: Any) -> dict[str, MemberData]:
     return member_data(names, *given) if by_part and len(given) in (2, 3) else member_data(names, given)
 
 
-def evaluation_rows(joint: ComposedModel, x: Any, y: Any, sample_weight: Any, batch_size: Any) -> dict[str, Rows]:
+def evaluation_rows(
+    joint: ComposedModel, x: Any, y: Any, sample_weight: Any, batch_size: Any, steps: Any
+) -> dict[str, Rows]:
     """Check and convert the rows of the members to evaluate.
 
     Raises:
@@ -89,58 +102,118 @@ def evaluation_rows(joint: ComposedModel, x: Any, y: Any, sample_weight: Any, ba
     """
     given = member_data(joint._by_member, x, y, sample_weight)
     check_compiled({name: joint.members[name] for name in given})
-    sizes = batch_sizes(joint._by_member, batch_size)
+    sizes = counts(joint._by_member, "batch_size", batch_size)
+    taken = counts(joint._by_member, "steps", steps)
     for name, data in given.items():
         check_rows(joint.members[name], data, targets=True)
-    return {name: member_rows(joint.members[name], data, sizes[name]) for name, data in given.items()}
+    return {
+        name: member_rows(joint.members[name], data, sizes[name], taken[name], steps_argument="steps")
+        for name, data in given.items()
+    }
 
 
-def prediction_rows(joint: ComposedModel, x: Any, batch_size: Any) -> dict[str, Rows | None]:
+def prediction_rows(joint: ComposedModel, x: Any, batch_size: Any, steps: Any) -> dict[str, Rows | None]:
     """Check and convert the rows of the members to predict; None for a member that was given 0 rows.
 
     Raises:
         DataError: if rows do not fit their member.
     """
     given = member_data(joint._by_member, x, targets=False)
-    sizes = batch_sizes(joint._by_member, batch_size)
+    sizes = counts(joint._by_member, "batch_size", batch_size)
+    taken = counts(joint._by_member, "steps", steps)
     rows: dict[str, Rows | None] = {}
     for name, data in given.items():
-        check_rows(joint.members[name], data, targets=False)
-        empty = data.num_rows == 0 if data.dataset is None else DatasetRows(data.dataset).num_batches == 0
-        rows[name] = None if empty else member_rows(joint.members[name], data, sizes[name])
+        member = joint.members[name]
+        check_rows(member, data, targets=False)
+        empty = data.num_rows == 0 if data.dataset is None else data.adapter.num_batches == 0
+        rows[name] = None if empty else member_rows(member, data, sizes[name], taken[name], steps_argument="steps")
     return rows
 
 
-def member_rows(member: Member, data: MemberData, batch_size: int | None, *, shuffle: bool = False) -> Rows:
+def member_rows(
+    member: Member,
+    data: MemberData,
+    batch_size: int | None,
+    steps: int | None = None,
+    *,
+    steps_argument: str = "steps_per_epoch",
+    shuffle: bool = False,
+    first_epoch: int = 0,
+) -> Rows:
     """A member's rows in batches. Of a grouped member the batch size counts flat rows.
 
+    Args:
+        member: whose rows they are.
+        data: the rows.
+        batch_size: of arrays; of what yields batches it must be None.
+        steps: batches an epoch; None for all there are.
+        steps_argument: the name under which the caller gave them.
+        shuffle: whether each epoch has an order of its own.
+        first_epoch: the epoch that the first order belongs to.
+
     Raises:
-        DataError: for a batch size beside a dataset, one that is no multiple of the group, or no rows.
+        DataError: for a batch size beside batches, one that is no multiple of the group, no rows, or no end of them.
     """
     if data.dataset is not None:
-        if batch_size is not None:
-            raise DataError(
-                f"`{member.name}` comes as a dataset, which holds its own batches: leave out its `batch_size`"
-            )
-        dataset = DatasetRows(data.dataset)
-        if dataset.num_batches == 0:
-            raise DataError(f"`{member.name}` has no rows: its dataset is empty")
-        return dataset
+        return _stream_rows(member, data, batch_size, steps, steps_argument, shuffle)
     if data.num_rows == 0:
         raise DataError(f"`{member.name}` has no rows")
+    rows = _array_rows(member, data, batch_size or _default_batch_size(member, data.num_rows, steps), shuffle)
+    return rows if steps is None else array_stream(rows, steps, first_epoch)
+
+
+def _stream_rows(
+    member: Member, data: MemberData, batch_size: int | None, steps: int | None, steps_argument: str, shuffle: bool
+) -> StreamRows:
+    name = member.name
+    if batch_size is not None:
+        raise DataError(f"`{name}` comes as a dataset, which holds its own batches: leave out its `batch_size`")
+    order = getattr(data.adapter, "py_dataset", None) if shuffle else None
+    rows = StreamRows(data.adapter, data.dataset, steps, order)
+    if rows.num_batches == 0:
+        raise DataError(f"`{name}` has no rows: its dataset is empty")
+    if rows.never_ends:
+        raise DataError(f"the rows of `{name}` never end. Say how many batches are one epoch: `{steps_argument}=n`")
+    if order is not None:
+        order.shuffle(member.plan.member.seed, by_pass=steps is not None)
+    return rows
+
+
+def _array_rows(member: Member, data: MemberData, batch_size: int, shuffle: bool) -> ArrayRows:
     group = member.plan.member.group
-    if isinstance(group, int):
-        if batch_size is not None and batch_size % group:
-            near = max(group, batch_size // group * group)
-            raise DataError(
-                f"the batch size of `{member.name}` counts flat rows and must be a multiple of its group of {group}. "
-                f"Received: {batch_size}; {near} would do"
-            )
-        batch_size = batch_size or group * DEFAULT_BATCH_SIZE
+    if isinstance(group, int) and batch_size % group:
+        near = max(group, batch_size // group * group)
+        raise DataError(
+            f"the batch size of `{member.name}` counts flat rows and must be a multiple of its group of {group}. "
+            f"Received: {batch_size}; {near} would do"
+        )
     with tf.device("/device:CPU:0"):
         # A dataset would pack a list of arrays into one tensor.
-        arrays = keras.tree.map_structure(tf.convert_to_tensor, keras.tree.lists_to_tuples(data.arrays))
-    return ArrayRows(arrays, data.num_rows, batch_size or DEFAULT_BATCH_SIZE, shuffle, member.plan.member.seed)
+        arrays = keras.tree.map_structure(_as_tensor, keras.tree.lists_to_tuples(data.arrays))
+    return ArrayRows(arrays, data.num_rows, batch_size, shuffle, member.plan.member.seed)
+
+
+def _default_batch_size(member: Member, num_rows: int, steps: int | None) -> int:
+    """Keras': 32 rows, or as many as make the number of steps asked for; whole groups of a grouped member."""
+    group = member.plan.member.group
+    group = group if isinstance(group, int) else 1
+    return group * (DEFAULT_BATCH_SIZE if steps is None else math.ceil(num_rows / steps / group))
+
+
+def _as_tensor(array: Any) -> Any:
+    return array if isinstance(array, (tf.RaggedTensor, tf.SparseTensor)) else tf.convert_to_tensor(array)
+
+
+def _warn_of_one_pass(name: str, rows: Rows, num_epochs: int) -> None:
+    """A generator yields its batches once; then Keras finds no more than the two it had looked at."""
+    if isinstance(rows, StreamRows) and rows.yields_once and rows.steps is None and num_epochs > 1:
+        warnings.warn(
+            f"the rows of `{name}` are a generator, which yields them once, but it is to train for {num_epochs} "
+            "epochs: from the second on they are its first two batches, as in Keras' own `fit`. Say how many batches "
+            "are one epoch (`steps_per_epoch`), or pass a `tf.data.Dataset` or a `keras.utils.PyDataset`",
+            ComposerWarning,
+            stacklevel=4,
+        )
 
 
 def session(
@@ -174,22 +247,23 @@ def session(
             running=programs.running[name],
             validation_freq=request.validation_freq[name] if name in rows.validation else None,
         )
-    return TrainingSession(runs, feed, program, validation)
+    return TrainingSession(runs, feed, program, validation, history.faults, request.on_error)
 
 
-def prediction_step(
-    program: JointProgram, taken: list[dict[str, Any]], *, endless: bool
-) -> Callable[[list[Any]], tf.Tensor]:
+def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:
     """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a
     batch.
 
     The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
     """
+    streams = Pass(program, feed)
+    streams.begin_all()
 
     def step(data: list[Any]) -> tf.Tensor:
-        ran, results = program(data[0])
+        ran, results = program({**data[0], **streams.take()} if feed.gates else streams.take())
+        streams.advance()
         names = [name for name, flag in zip(program.names, ran.numpy(), strict=True) if flag]
-        if endless and not names and taken:
+        if feed.endless and not names and taken:
             raise StopIteration
         taken.append({name: keras.tree.map_structure(as_numpy, results[name]) for name in names})
         return tf.zeros((1,))
@@ -213,20 +287,6 @@ def without_shared_models(members: Mapping[str, Member], names: Iterable[str]) -
 
 def plain(logs: Mapping[str, Any]) -> dict[str, Any]:
     return to_python(dict(logs))
-
-
-def _check_validation_lengths(request: FitRequest, rows: Mapping[str, Rows]) -> None:
-    """Keras fixes the number of validation steps in the first validation; with unlike frequencies that may be too
-    few."""
-    freqs = {str(request.validation_freq[name]) for name in rows}
-    if len(freqs) > 1:
-        for name, source in rows.items():
-            if source.num_batches is None:
-                raise DataError(
-                    f"the validation dataset of `{name}` cannot tell its length, and the members validate at different "
-                    "frequencies, which is not supported yet. Add "
-                    "`.apply(tf.data.experimental.assert_cardinality(n))` to it"
-                )
 
 
 def _set_auto_groups(joint: ComposedModel, request: FitRequest, rows: dict[str, Rows]) -> None:

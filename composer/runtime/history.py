@@ -7,14 +7,19 @@ from collections.abc import Mapping, Sequence
 import keras
 
 from composer.errors import GraphError
+from composer.runtime.faults import MemberFault
 
 
 class JointHistory(keras.callbacks.History):
-    """What `fit` returns: `history` by `member_metric`, and `members[name].history` with the member's plain names."""
+    """What `fit` returns: `history` by `member_metric`, and `members[name].history` with the member's plain names.
+
+    `faults[name]` tells why a member was stopped by an exception; the others are not in it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.members: dict[str, keras.callbacks.History] = {}
+        self.faults: dict[str, MemberFault] = {}
 
 
 def check_log_names(trained: Mapping[str, Sequence[str]], validated: Mapping[str, Sequence[str]]) -> None:

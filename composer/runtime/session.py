@@ -10,11 +10,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from composer.engine.feed import Feed, Gate
-from composer.engine.programs import JointProgram, Logs, flattened, to_python
-from composer.errors import ComposerWarning, DataError
+from composer.engine.feed import Feed
+from composer.engine.programs import JointProgram, Logs, to_python
+from composer.errors import ComposerWarning
 from composer.graph.private import resumed_epoch
+from composer.runtime.faults import MemberFault, callback_fault, rows_fault
 from composer.runtime.members import Member
+from composer.runtime.passes import Pass
 
 TRAIN_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
@@ -38,8 +40,6 @@ class MemberRun:
     epochs: range
     running: tf.Variable
     validation_freq: int | Sequence[int] | None = None
-    step: int = 0
-    validation_step: int = 0
     logs: Logs = field(default_factory=dict)
     validation_logs: Logs = field(default_factory=dict)
     in_epoch: bool = False
@@ -86,41 +86,6 @@ class MemberRun:
             self.running.assign(False)
 
 
-@dataclass
-class Pass:
-    """One pass over a feed: an epoch of training, or an evaluation.
-
-    Keras runs as many steps as the longest member ever needs. Once a step finds no member with a batch, the rest of the
-    pass is skipped without touching the data; where a length is not known, the pass ends there.
-    """
-
-    program: JointProgram
-    endless: bool = False
-    through: bool = False
-    logs: dict[str, Logs] = field(default_factory=dict)
-
-    def begin(self) -> None:
-        self.through = False
-        self.logs = {}
-
-    def step(self, iterator: Any) -> tuple[str, ...]:
-        """Run the next step. Returns the members that took part."""
-        if self.through:
-            return ()  # Keras' count is not reached yet
-        ran, results = self.program.step(iterator)
-        names = tuple(name for name, flag in zip(self.program.names, ran.numpy(), strict=True) if flag)
-        self.through = not names
-        if self.through and self.endless:
-            raise StopIteration
-        self.logs.update({name: results[name] for name in names})
-        return names
-
-    @property
-    def flat_logs(self) -> Logs:
-        """The last logs of every member that took part, as `member_metric`."""
-        return {f"{name}_{key}": value for name, logs in self.logs.items() for key, value in flattened(logs).items()}
-
-
 class TrainingSession:
     """One `fit`: the runs of its members, stepped together.
 
@@ -129,6 +94,8 @@ class TrainingSession:
         feed: of the training rows.
         program: of the training steps.
         validation: feed and program of the validation rows, or None.
+        faults: where it is kept why a member was stopped by an exception.
+        on_error: `continue` stops a member that fails alone, `raise` stops all.
     """
 
     def __init__(
@@ -137,92 +104,76 @@ class TrainingSession:
         feed: Feed,
         program: JointProgram,
         validation: tuple[Feed, JointProgram] | None,
+        faults: dict[str, MemberFault],
+        on_error: str = "continue",
     ) -> None:
         self.runs = runs
-        self.feed = feed
-        self.training = Pass(program, endless=feed.endless)
-        self.validation_feed = None if validation is None else validation[0]
-        self.validation = None if validation is None else Pass(validation[1], endless=validation[0].endless)
-        self.epoch = 0
+        self.training = Pass(program, feed, self._fail_rows)
+        self.validation = None if validation is None else Pass(validation[1], validation[0], self._fail_rows)
+        self.faults = faults
+        self.on_error = on_error
+        self.epoch: int | None = None
         self.watchers = [name for name, run in runs.items() if run.watches(*TRAIN_HOOKS)]
         self.test_watchers = [name for name, run in runs.items() if run.watches(*TEST_HOOKS)]
-        self._check_beginnings()
 
     # Training ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        for run in self.runs.values():
+        for name, run in self.runs.items():
             run.member.model.stop_training = False
-            run.tell("on_train_begin")
+            self._tell(run, "on_train_begin")
+            if not run.ended:
+                self.training.reset(name)
             run.epochs = range(resumed_epoch(run.member.model) or run.epochs.start, run.epochs.stop)
-        self._check_beginnings()
-
-    def _check_beginnings(self) -> None:
-        """Keras fixes the number of steps in the first epoch; a longer member that begins later would lose rows."""
-        if not self.feed.endless or len({run.epochs.start for run in self.runs.values() if run.epochs}) <= 1:
-            return
-        name = next(name for name, length in self.feed.num_batches.items() if length is None)
-        raise DataError(
-            f"the dataset of `{name}` cannot tell its length, and the members begin at different epochs, which is not "
-            "supported yet. Add `.apply(tf.data.experimental.assert_cardinality(n))` to it, for n batches"
-        )
 
     def begin_epoch(self, epoch: int) -> None:
-        """Open the gates of the members that take part in an epoch. Called before Keras asks the data for an
-        iterator."""
+        """Let the members that take part in an epoch begin. Called before Keras asks the data for an iterator."""
         self.epoch = epoch
-        self.training.begin()
-        for name, run in self.runs.items():
+        for run in self.runs.values():
             run.in_epoch = run.takes_part(epoch)
-            run.step, run.logs, run.validation_logs = 0, {}, {}
-            _set_gate(self.feed.gates[name], run.in_epoch, epoch)
+            run.logs, run.validation_logs = {}, {}
             run.running.assign(run.in_epoch)
+        self.training.begin({name: epoch for name, run in self.runs.items() if run.in_epoch})
+        for run in self.runs.values():
             if run.in_epoch:
                 run.member.trainer.reset_metrics()
-                run.tell("on_epoch_begin", epoch)
+                self._tell(run, "on_epoch_begin", epoch)
 
     def train(self, iterator: Any) -> Logs:
         """One joint step, with the batch callbacks of the members that want them."""
-        told = self._announce_batches()
-        ran = self.training.step(iterator)
-        for name in ran:
+        self._announce(self.training, self.watchers, "on_train_batch_begin")
+        for name in self.training.step(iterator):
             run = self.runs[name]
             run.logs = self.training.logs[name]
             if name in self.watchers:
-                if name not in told:  # a dataset that cannot tell its length: known only now that there was a batch
-                    run.tell("on_train_batch_begin", run.step)
-                run.tell("on_train_batch_end", run.step, to_python(run.logs))
-            run.step += 1
+                self._tell(run, "on_train_batch_end", self.training.steps[name] - 1, to_python(run.logs))
             if run.stops:
-                run.pause()
+                self._pause(run)
+        self.training.advance()
         return self.training.flat_logs
-
-    def _announce_batches(self) -> set[str]:
-        told = set()
-        for name in self.watchers:
-            run, length = self.runs[name], self.feed.num_batches[name]
-            if run.in_epoch and not run.stops and length is not None and run.step < length:
-                run.tell("on_train_batch_begin", run.step)
-                told.add(name)
-        return told
 
     def end_epoch(self, epoch: int) -> bool:
         """Close an epoch for the members in it. Returns whether any member has epochs left."""
         for run in self.runs.values():
             if not run.in_epoch:
                 continue
-            self.feed.end_epoch(run.member.name)
-            if run.step == 0:
-                warnings.warn(f"`{run.member.name}` had no rows in epoch {epoch + 1}", ComposerWarning, stacklevel=2)
-            run.tell("on_epoch_end", epoch, {**to_python(run.logs), **run.validation_logs})
-            if run.stops or epoch + 1 >= run.epochs.stop:
+            self._warn_of_missing_rows(run, epoch)
+            self._tell(run, "on_epoch_end", epoch, {**to_python(run.logs), **run.validation_logs})
+            if not run.ended and (run.stops or epoch + 1 >= run.epochs.stop):
                 self.end_run(run)
         return any(not run.ended for run in self.runs.values() if run.epochs)
+
+    def end(self) -> None:
+        """Close the runs that are still open."""
+        self.epoch = None
+        for run in self.runs.values():
+            if not run.ended:
+                self.end_run(run)
 
     def end_run(self, run: MemberRun) -> None:
         """A member is through: what Keras does at the end of a `fit`, for it alone."""
         run.ended = True
-        run.pause()
+        self._pause(run)
         optimizer = run.member.trainer.optimizer
         sharing = [other for other in self.runs.values() if other.member.trainer.optimizer is optimizer]
         # The average over the steps takes the place of the weights, so not while another member still trains them.
@@ -230,52 +181,103 @@ class TrainingSession:
         if isinstance(optimizer, keras.optimizers.Optimizer) and run.epochs.stop > 0 and last:
             weights = {id(w): w for other in sharing for w in other.member.trainer.trainable_weights}
             optimizer.finalize_variable_values(list(weights.values()))
-        run.tell("on_train_end", {**to_python(run.logs), **run.validation_logs})
+        self._tell(run, "on_train_end", {**to_python(run.logs), **run.validation_logs})
+
+    def _pause(self, run: MemberRun) -> None:
+        run.pause()
+        self.training.pause(run.member.name)
+
+    def _warn_of_missing_rows(self, run: MemberRun, epoch: int) -> None:
+        name = run.member.name
+        steps, stream = self.training.steps[name], self.training.feed.streams.get(name)
+        if stream is not None and stream.ran_out and stream.rows.steps is not None:
+            told = (
+                f"the rows of `{name}` ran out in epoch {epoch + 1} after {steps} of {stream.rows.steps} steps; the "
+                "next epoch begins with them anew. Give it more rows, or fewer `steps_per_epoch`"
+            )
+        elif steps == 0:
+            told = f"`{name}` had no rows in epoch {epoch + 1}"
+        else:
+            return
+        warnings.warn(told, ComposerWarning, stacklevel=3)
 
     # Validation ----------------------------------------------------------------------------------------------------
 
     def begin_validation(self) -> None:
         assert self.validation is not None
-        assert self.validation_feed is not None
-        self.validation.begin()
-        for name, gate in self.validation_feed.gates.items():
-            run = self.runs[name]
-            present = run.validates(self.epoch)
-            _set_gate(gate, present, 0)
-            run.validation_step = 0
-            if present:
-                run.tell("on_test_begin")
-                run.member.trainer.reset_metrics()
+        assert self.epoch is not None
+        present = [name for name in self.validation.feed.num_batches if self.runs[name].validates(self.epoch)]
+        for name in present:
+            self.validation.reset(name)
+            self._tell(self.runs[name], "on_test_begin")
+            self.runs[name].member.trainer.reset_metrics()
+        self.validation.begin({name: 0 for name in present if self.runs[name].in_epoch})
 
     def validate(self, iterator: Any) -> Logs:
         """One joint step of validation, with the batch callbacks of the members that want them."""
         assert self.validation is not None
-        told = self._announce_validation_batches()
+        self._announce(self.validation, self.test_watchers, "on_test_batch_begin")
         for name in self.validation.step(iterator):
-            run = self.runs[name]
             if name in self.test_watchers:
-                if name not in told:
-                    run.tell("on_test_batch_begin", run.validation_step)
-                run.tell("on_test_batch_end", run.validation_step, to_python(self.validation.logs[name]))
-            run.validation_step += 1
+                step, logs = self.validation.steps[name] - 1, to_python(self.validation.logs[name])
+                self._tell(self.runs[name], "on_test_batch_end", step, logs)
+        self.validation.advance()
         return self.validation.flat_logs
-
-    def _announce_validation_batches(self) -> set[str]:
-        assert self.validation_feed is not None
-        told = set()
-        for name in self.test_watchers:
-            run, length = self.runs[name], self.validation_feed.num_batches.get(name)
-            if length is not None and run.validates(self.epoch) and run.validation_step < length:
-                run.tell("on_test_batch_begin", run.validation_step)
-                told.add(name)
-        return told
 
     def end_validation(self) -> None:
         assert self.validation is not None
-        for name, logs in self.validation.logs.items():
-            values = to_python(logs)
-            self.runs[name].tell("on_test_end", values)
-            self.runs[name].validation_logs = {f"val_{key}": value for key, value in values.items()}
+        for name, logs in list(self.validation.logs.items()):
+            run, values = self.runs[name], to_python(logs)
+            run.validation_logs = {f"val_{key}": value for key, value in values.items()}
+            self._tell(run, "on_test_end", values)
+
+    # Members -------------------------------------------------------------------------------------------------------
+
+    def _announce(self, which: Pass, watchers: list[str], hook: str) -> None:
+        """Tell the callbacks of the members that are about to take a step."""
+        for name in watchers:
+            if which.has_step(name):
+                self._tell(self.runs[name], hook, which.steps[name])
+
+    def _tell(self, run: MemberRun, hook: str, *arguments: Any) -> None:
+        """Call a hook of a member's callbacks; one that fails stops the member."""
+        if run.ended and hook != "on_train_end":
+            return  # stopped by a fault
+        try:
+            run.tell(hook, *arguments)
+        except Exception as error:
+            callbacks = run.callbacks.callbacks
+            self._fail(run, error, callback_fault(run.member.name, callbacks, error, self._where))
+
+    def _fail_rows(self, name: str, error: Exception) -> None:
+        self._fail(self.runs[name], error, rows_fault(name, error, self._where))
+
+    @property
+    def _where(self) -> str:
+        return "" if self.epoch is None else f" in epoch {self.epoch + 1}"
+
+    def _fail(self, run: MemberRun, error: Exception, told: Exception) -> None:
+        """Stop a member that failed; the others go on, unless they are not to or there are none.
+
+        Raises:
+            Exception: `told`, if the fault is of composer's own, or of all members, or is to stop all of them.
+        """
+        name = run.member.name
+        first = name not in self.faults
+        if first:
+            self.faults[name] = MemberFault(self.epoch, error, str(told))
+        if self.on_error == "raise" or told is error:
+            raise told from error.__cause__ if told is error else error
+        run.in_epoch = False
+        for each in (self.training, self.validation):
+            if each is not None:
+                each.drop(name)
+        if not run.ended:
+            self.end_run(run)
+        if len(self.faults) == len(self.runs):
+            raise told from error
+        stopped = "it is stopped, the other members go on" if first else "it was stopped already"
+        warnings.warn(f"{told}; {stopped}", ComposerWarning, stacklevel=2)
 
 
 class FitController(keras.callbacks.Callback):
@@ -296,11 +298,10 @@ class FitController(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        for run in self.session.runs.values():
-            if not run.ended:
-                self.session.end_run(run)
+        self.session.end()
 
-
-def _set_gate(gate: Gate, present: bool, epoch: int) -> None:
-    gate.present.assign(present)
-    gate.epoch.assign(epoch)
+    def set_params(self, params: dict[str, Any]) -> None:
+        """Where lengths are not known, Keras was given more steps than any epoch has; what it shows is not to tell."""
+        if self.session.training.feed.endless:
+            params["steps"] = None
+        super().set_params(params)

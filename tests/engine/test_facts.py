@@ -81,7 +81,7 @@ def test_keras_fit_takes_every_step_although_the_train_function_returns_early() 
 
 
 def test_keras_fixes_the_number_of_steps_in_the_first_epoch_of_unknown_length() -> None:
-    """Why members that begin at different epochs need lengths that are known."""
+    """Why a joint dataset without end is given an end that no epoch reaches."""
 
     class Growing(keras.Model):
         def make_train_function(self, force: bool = False) -> None:
@@ -120,7 +120,7 @@ def test_every_iterator_of_a_shuffling_dataset_takes_the_next_order() -> None:
 
 
 def test_keras_fit_makes_one_iterator_more_at_the_end_of_an_epoch_of_known_length() -> None:
-    """What `DatasetRows.end_epoch` makes up for."""
+    """Why a stream is stepped by Keras' own epoch iterator."""
     known, untold = shuffled_epochs(known=True), shuffled_epochs(known=False)
     assert known[0] == untold[0]
     assert known[1] != untold[1]

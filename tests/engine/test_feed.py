@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from composer.engine.feed import ArrayRows, DatasetRows, Feed, Rows, epoch_order, joint_feed
+from composer.engine.feed import ArrayRows, Feed, epoch_order, joint_feed
+from composer.engine.streams import Stream, StreamRows
+from composer.graph.private import data_adapter
 
 
 def numbers(num_rows: int, batch: int, *, shuffle: bool = False, seed: int = 0) -> ArrayRows:
@@ -52,22 +54,42 @@ def test_members_of_unlike_lengths_side_by_side() -> None:
     assert not feed.endless
 
 
-def test_a_shut_gate_yields_no_batch_and_draws_no_order() -> None:
-    """Gates are read when an epoch begins. A shuffling dataset that sits an epoch out goes on with its next order."""
+def stream(dataset: tf.data.Dataset, steps: int | None = None) -> StreamRows:
+    return StreamRows(data_adapter(dataset), dataset, steps)
 
-    def shuffling() -> Rows:
-        dataset = tf.data.Dataset.range(6).shuffle(6, seed=1).map(lambda x: tf.cast(x, tf.float32)[None])
-        return DatasetRows(dataset.batch(2).map(lambda x: (x,)))
 
-    alone = joint_feed({"a": shuffling()})
-    want = [batches(alone, "a") for _ in range(2)]
-    feed = joint_feed({"a": shuffling(), "b": numbers(4, 2)})
-    assert batches(feed, "a") == want[0]
-    feed.gates["a"].present.assign(False)
+def taken(source: Stream, epoch: int = 0) -> list[list[float]]:
+    """One epoch of a stream's batches."""
+    source.begin(epoch)
+    found = []
+    while source.has_step():
+        batch = source.take()
+        if bool(batch.has_value()):
+            found.append(batch.get_value()[0].numpy()[:, 0].tolist())
+    return found
+
+
+def test_a_shut_gate_yields_no_batch() -> None:
+    """Gates are read when an epoch begins."""
+    feed = joint_feed({"a": numbers(3, 2), "b": numbers(4, 2)})
+    feed.begin("a", present=False)
     assert batches(feed, "a") == []
     assert batches(feed, "b") == [[0, 1], [2, 3]]
-    feed.gates["a"].present.assign(True)
-    assert batches(feed, "a") == want[1]
+    feed.begin("a", present=True)
+    assert batches(feed, "a") == [[0, 1], [2]]
+
+
+def test_a_stream_that_sits_an_epoch_out_goes_on_with_its_next_order() -> None:
+    def shuffling() -> Stream:
+        dataset = tf.data.Dataset.range(6).shuffle(6, seed=1).map(lambda x: tf.cast(x, tf.float32)[None])
+        return joint_feed({"a": stream(dataset.batch(2).map(lambda x: (x,)))}).streams["a"]
+
+    alone, other = shuffling(), shuffling()
+    want = [taken(alone) for _ in range(2)]
+    got = [taken(other)]
+    assert not other.has_step()
+    assert not bool(other.take().has_value())
+    assert [*got, taken(other)] == want
     assert want[0] != want[1]
 
 
@@ -94,21 +116,25 @@ def test_an_order_is_the_same_on_every_machine() -> None:
 
 def test_a_length_that_is_not_known_leaves_the_joint_dataset_without_end() -> None:
     untold = tf.data.Dataset.range(5).filter(lambda x: x > 1).map(lambda x: (tf.cast(x, tf.float32)[None, None],))
-    feed = joint_feed({"a": DatasetRows(untold), "b": numbers(2, 1)})
+    feed = joint_feed({"a": stream(untold), "b": numbers(2, 1)})
     assert feed.endless
     assert feed.num_batches == {"a": None, "b": 2}
-    present = [[bool(step[name].has_value()) for name in "ab"] for step in feed.dataset.take(5)]
-    assert present == [[True, True], [True, True], [True, False], [False, False], [False, False]]
+    present = [bool(step["b"].has_value()) for step in feed.dataset.take(5)]
+    assert present == [True, True, False, False, False]
+    assert taken(feed.streams["a"]) == [[2], [3], [4]]
+    assert int(feed.counted.cardinality()) > 2**32
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_structures_of_batches_are_kept(packed: bool) -> None:
     """Dicts and tuples go through as they are; so does a dataset whose elements are no tuples."""
     element: Any = {"x": tf.ones((4, 2)), "y": (tf.zeros((4, 1)), tf.range(4))}
-    rows: Any = (
-        ArrayRows((element,), 4, 3) if packed else DatasetRows(tf.data.Dataset.from_tensor_slices(element).batch(3))
-    )
-    step = next(iter(joint_feed({"a": rows}).dataset))["a"].get_value()
+    if packed:
+        step = next(iter(joint_feed({"a": ArrayRows((element,), 4, 3)}).dataset))["a"].get_value()
+    else:
+        source = joint_feed({"a": stream(tf.data.Dataset.from_tensor_slices(element).batch(3))}).streams["a"]
+        source.begin(0)
+        step = source.take().get_value()
     (got,) = step if packed else (step,)
     assert {name: tf.nest.map_structure(lambda leaf: tuple(leaf.shape), value) for name, value in got.items()} == {
         "x": (3, 2),

@@ -85,7 +85,10 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "uneven lists": ({"a": ([[1, 2, 3], [4]], Y[:2]), **OTHER}, r"`a` has rows of unlike lengths"),
     "objects": ({"a": (np.array([[1], "u"], dtype=object), Y[:2]), **OTHER}, r"Python objects \(list, str\)"),
     "complex": ({"a": (X * 1j, Y), **OTHER}, r"of `a` takes float32 values. Received: complex numbers"),
-    "ragged": (lambda: {"a": (tf.ragged.constant([[1.0], [2.0, 3.0]]), Y[:2]), **OTHER}, r"`a` has a RaggedTensor"),
+    "ragged": (
+        lambda: {"a": (tf.ragged.constant([[1.0], [2.0, 3.0]]), Y[:2]), **OTHER},
+        r"of `a` takes rows of shape \(3\). Received: a RaggedTensor.*to_tensor",
+    ),
     "more columns": ({"a": (X, Y), "b": (XB, rows(8, 5, 3)[1])}, r"`b` predicts 2 columns, but its targets have 3"),
 }
 
@@ -251,7 +254,12 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         {"callbacks": [keras.callbacks.EarlyStopping]},
         r"of all members must be.*Received: the class EarlyStopping",
     ),
-    "steps an epoch": ({"steps_per_epoch": 3}, r"`steps_per_epoch` is not supported yet. Give each member a dataset"),
+    "steps an epoch": (
+        {"steps_per_epoch": {"a": 0}},
+        r"`steps_per_epoch` of `a` must be a whole number of at least 1. Received: 0",
+    ),
+    "validation steps": ({"validation_steps": {"b": 1.5}}, r"`validation_steps` of `b` must be a whole number"),
+    "on error": ({"on_error": "ignore"}, r"`on_error` is one of 'continue', 'raise'. Received: 'ignore'"),
     "unknown": ({"epoch": 3}, r"`fit` has no argument `epoch`"),
     "targets of no member": ({"y": {"c": Y}}, r"`y` names `c`, which is no member"),
 }

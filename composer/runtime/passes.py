@@ -1,0 +1,121 @@
+"""One pass over the rows of several members: an epoch of training, or an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from composer.engine.feed import Feed
+from composer.engine.programs import JointProgram, Logs, flattened
+from composer.runtime.faults import rows_fault
+
+Answer = TypeVar("Answer")
+
+
+def raise_fault(name: str, error: Exception) -> None:
+    """Stop all because the rows of one member could not be read."""
+    raise rows_fault(name, error) from error
+
+
+class Pass:
+    """Steps the members of a feed until none has a batch left.
+
+    Keras runs as many steps as the longest member ever needs. Once a step finds no member with a batch, the rest of the
+    pass is skipped without touching the data; where a length is not known, the pass ends there.
+
+    Args:
+        program: what steps them.
+        feed: what hands out their batches.
+        on_fault: is told which member's rows could not be read, and why; unless it raises, the others go on.
+    """
+
+    def __init__(
+        self, program: JointProgram, feed: Feed, on_fault: Callable[[str, Exception], None] = raise_fault
+    ) -> None:
+        self.program = program
+        self.feed = feed
+        self.logs: dict[str, Logs] = {}
+        self.steps: dict[str, int] = {}
+        self._on_fault = on_fault
+        self._present: set[str] = set()
+        self._through = False
+        self._told = True  # whether Keras has seen the logs as they are now
+
+    def reset(self, name: str) -> None:
+        """Let a member's next pass begin with its first batch."""
+        if name in self.feed.streams:
+            self._ask(name, self.feed.streams[name].reset, None)
+
+    def begin(self, epochs: Mapping[str, int]) -> None:
+        """Begin a pass with the members that take part, each with the epoch that tells the order of its rows."""
+        self.logs, self.steps = {}, dict.fromkeys(epochs, 0)
+        self._present, self._through, self._told = set(epochs), False, True
+        for name in self.feed.num_batches:
+            self.feed.begin(name, epochs.get(name, 0), present=name in epochs)
+
+    def begin_all(self) -> None:
+        """Begin a pass of all members over all of their rows."""
+        for name in self.feed.streams:
+            self.reset(name)
+        self.begin(dict.fromkeys(self.feed.num_batches, 0))
+
+    def pause(self, name: str) -> None:
+        """Take no more of a member's batches in this pass."""
+        self._present.discard(name)
+        if name in self.feed.streams:
+            self.feed.streams[name].pause()
+
+    def drop(self, name: str) -> None:
+        """Let go of a member for good, and of what it logged in this pass."""
+        self.pause(name)
+        self._told = self.logs.pop(name, None) is None
+        if name in self.feed.streams:
+            self.feed.streams[name].close()
+
+    def has_step(self, name: str) -> bool:
+        """Whether the member's own loop would take another step now."""
+        if name not in self._present:
+            return False
+        if name in self.feed.streams:
+            return self._ask(name, self.feed.streams[name].has_step, False)
+        return self.steps[name] < (self.feed.num_batches[name] or 0)
+
+    def step(self, iterator: Any) -> tuple[str, ...]:
+        """Run the next step. Returns the members that took part."""
+        if self._through:
+            if self.feed.endless:
+                raise StopIteration
+            return ()  # Keras' count is not reached yet
+        ran, results = self.program.step(iterator, self.take())
+        names = tuple(name for name, flag in zip(self.program.names, ran.numpy(), strict=True) if flag)
+        self._through = not names
+        if self._through and self.feed.endless and self._told:
+            raise StopIteration
+        self._told = True
+        for name in names:
+            self.logs[name] = results[name]
+            self.steps[name] += 1
+        return names
+
+    def take(self) -> dict[str, tf.experimental.Optional]:
+        """The next batch of every member with a stream, none of those that have no more."""
+        return {name: self._ask(name, each.take, each.nothing) for name, each in self.feed.streams.items()}
+
+    def advance(self) -> None:
+        """Bring every stream to its next step: one that has none ends its epoch now, as in Keras."""
+        for name in self.feed.streams:
+            self.has_step(name)
+
+    @property
+    def flat_logs(self) -> Logs:
+        """The last logs of every member that took part, as `member_metric`."""
+        return {f"{name}_{key}": value for name, logs in self.logs.items() for key, value in flattened(logs).items()}
+
+    def _ask(self, name: str, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+        try:
+            return question()
+        except Exception as error:
+            self._on_fault(name, error)
+            return otherwise
