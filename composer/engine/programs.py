@@ -218,7 +218,7 @@ def operation_fault(error: tf.errors.OpError) -> str:
     else:
         text = found[1] if found else error.message.removeprefix("Graph execution error:").partition("[[")[0]
     text = re.sub(r"^\s*\{\{function_node [^}]*\}\}\s*", "", text)
-    text = re.sub(r"^Error in user-defined function passed to .*? with iterator: [\w:]+: ", "", text)
+    text = re.sub(r"^Error in user-defined function passed to .*? with iterator: [\w:\[\]]+: ", "", text)
     text = re.sub(r"^\s*(\(\d+\)\s*)?([A-Z_]+:\s*)?", "", text)  # which of several, and the kind
     return " ".join(text.split())[:400].rstrip(".")
 

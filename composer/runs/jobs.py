@@ -10,7 +10,7 @@ from typing import Any
 from composer.data_files.files import Rows
 from composer.language import nodes
 from composer.language.parser import parse
-from composer.runs.faults import faults_told
+from composer.runs.faults import faults_told, raise_faults
 from composer.runs.job_checks import check_arguments, check_trainable, gaps_told
 from composer.runs.job_rows import as_keras_takes, training_rows
 from composer.runs.progress import FitListener, StopBetweenBatches, progress_callbacks
@@ -134,8 +134,9 @@ def run_fit(
     callbacks["*"] = [*stopping, *callbacks["*"]]
     interrupted = False
     try:
-        with faults_told(path, own), recorder, gaps_told():
-            job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
+        with faults_told(path), recorder, gaps_told():
+            history = job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
+            raise_faults(history.faults)
     except KeyboardInterrupt:
         interrupted = True
     return FitResult(path, recorder.histories, interrupted)

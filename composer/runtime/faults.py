@@ -44,11 +44,11 @@ def rows_fault(name: str, error: Exception, where: str = "") -> DataError:
 def callback_fault(name: str, callbacks: Sequence[Any], error: Exception, where: str = "") -> Exception:
     """The fault of a member one of whose callbacks failed; of one of composer's own, the error as it is."""
     callback = _failed_callback(error.__traceback__, callbacks)
-    kind = "callback" if callback is None else snake_case(type(callback).__name__)
+    which = "a callback" if callback is None else f"the callback `{snake_case(type(callback).__name__)}`"
     if type(callback).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return error
     text = " ".join(str(error).split()) or type(error).__name__
-    return ComposerError(f"the callback `{kind}` of `{name}` failed{where}: {text.rstrip('.')}")
+    return ComposerError(f"{which} of `{name}` failed{where}: {text.rstrip('.')}")
 
 
 def _failed_callback(traceback: TracebackType | None, callbacks: Sequence[Any]) -> keras.callbacks.Callback | None:

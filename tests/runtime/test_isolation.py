@@ -31,6 +31,18 @@ def weight(model: keras.Model) -> float:
 ONE = np.ones((1, 1), "float32")
 
 
+class Fail(keras.callbacks.Callback):
+    """Raises at the end of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self.at = epoch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if epoch == self.at:
+            raise RuntimeError("of the user's own")
+
+
 def test_c63_clipping_is_by_member() -> None:
     """Gradients 3 and 4, global norm clipped to 1, rate 1: both step by 1.0 (a shared norm gives 0.6 and 0.8)."""
     models = {"a": one_weight(), "b": one_weight()}
@@ -116,9 +128,7 @@ def test_an_exception_in_one_members_callback_may_stop_all() -> None:
     want = state(b)
     set_state(b, start)
     with pytest.raises(composer.ComposerError, match="the callback `fail` of `a` failed in epoch 2: of the user's own"):
-        joint.fit(
-            data, epochs=4, batch_size=4, shuffle=False, callbacks={"a": [Fail(1)]}, on_error="raise", verbose=0
-        )
+        joint.fit(data, epochs=4, batch_size=4, shuffle=False, callbacks={"a": [Fail(1)]}, on_error="raise", verbose=0)
     assert int(b.optimizer.iterations) == 4
     set_state(b, start)
     history = joint.fit(data, epochs=4, batch_size=4, shuffle=False, validation_data=validation, verbose=0)
