@@ -88,13 +88,16 @@ class JointProgram:
         with self._naming_members():
             return self._function(dict(batches))
 
-    def step(self, iterator: Any, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Run one step on the batches given and on the next element of an iterator, which holds those of the other
-        members; it is taken inside the same call."""
-        if len(batches) == len(self.names):
-            return self(batches)
+    def step(
+        self, iterator: Any, batches: Mapping[str, tf.experimental.Optional] | None = None
+    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        """Run one step on the next element of an iterator, taken inside the same call, and on the batches of members
+        that are not in it."""
+        given = dict(batches or {})
+        if len(given) == len(self.names):
+            return self(given)
         with self._naming_members():
-            return self._step_function(iterator, dict(batches))
+            return self._step_function(iterator, given)
 
     def burst(self, iterator: Any, most: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
         """Take so many elements of an iterator, one after the other, and run them inside one call.

@@ -174,11 +174,6 @@ def test_single_batches_are_refused(joint: composer.ComposedModel) -> None:
             call()
 
 
-def test_steps_are_refused(joint: composer.ComposedModel) -> None:
-    with pytest.raises(composer.DataError, match=r"takes no `steps`.*Received: steps=3"):
-        joint.predict(x_of(a=2), steps=3, verbose=0)
-
-
 def test_members_that_are_not_compiled_predict_but_do_not_evaluate() -> None:
     joint = composer.compile("parallel(a)", a=net())
     assert joint.predict({"a": rows(3)[0]}, verbose=0)["a"].shape == (3, 1)

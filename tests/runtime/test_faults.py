@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -13,7 +14,7 @@ import tensorflow as tf
 import composer
 from composer.runtime.composed_model import ComposedModel
 from tests.helpers import net, rows
-from tests.runtime.alone import assert_equal_bits, compiled, fit_alone, state
+from tests.runtime.alone import assert_equal_bits, compiled, fit_alone, set_state, state
 from tests.runtime.test_datasets import batches
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of `bad` are a generator")
@@ -63,17 +64,35 @@ class At(keras.callbacks.Callback):
             raise RuntimeError("of the user's own")
 
 
-def two() -> tuple[ComposedModel, dict[str, keras.Model]]:
+@dataclass(frozen=True)
+class Pair:
+    """A member that is to fail and one that trains 3 epochs on batches beside it, and that one alone."""
+
+    joint: ComposedModel
+    models: dict[str, keras.Model]
+    start: dict[str, list[np.ndarray]]
+    alone: list[np.ndarray]
+    history: dict[str, list[float]]
+
+    def assert_good_as_alone(self, history: Any) -> None:
+        assert_equal_bits(state(self.models["good"]), self.alone)
+        assert history.members["good"].history == self.history
+
+
+@pytest.fixture(scope="module")
+def trained() -> Pair:
     models = {name: compiled(net(), keras.optimizers.SGD(0.05, momentum=0.9), "mse") for name in ("bad", "good")}
-    models["good"].set_weights(net().get_weights())
-    return composer.compile("parallel(bad, good)", models=models), models
+    start = {name: state(model) for name, model in models.items()}
+    history = fit_alone(models["good"], batches(30, 4), epochs=3, validation_data=rows(5)).history
+    joint = composer.compile("parallel(bad, good)", models=models)
+    return Pair(joint, models, start, state(models["good"]), history)
 
 
-def good_alone(start: list[np.ndarray]) -> tuple[list[np.ndarray], dict[str, list[float]]]:
-    alone = compiled(net(), keras.optimizers.SGD(0.05, momentum=0.9), "mse")
-    alone.set_weights(start)
-    history = fit_alone(alone, batches(30, 4), epochs=3, validation_data=rows(5)).history
-    return state(alone), history
+@pytest.fixture
+def pair(trained: Pair) -> Pair:
+    for name, values in trained.start.items():
+        set_state(trained.models[name], values)
+    return trained
 
 
 @pytest.mark.parametrize(
@@ -84,25 +103,22 @@ def good_alone(start: list[np.ndarray]) -> tuple[list[np.ndarray], dict[str, lis
         (Broken, r"the rows of `bad` could not be read in epoch 1: KeyError: '?row 12'?; "),
     ],
 )
-def test_rows_that_fail_stop_their_member_alone(bad: Any, message: str) -> None:
+def test_rows_that_fail_stop_their_member_alone(pair: Pair, bad: Any, message: str) -> None:
     """It keeps the steps it took; the other's weights, slots and history are those of its own fit, to the bit."""
-    joint, models = two()
-    want, want_history = good_alone(models["good"].get_weights())
     with pytest.warns(composer.ComposerWarning, match=message + STOPPED):
-        history = joint.fit(
+        history = pair.joint.fit(
             {"bad": bad(), "good": batches(30, 4)},
             validation_data={"good": rows(5)},
             epochs=3,
             shuffle=False,
             verbose=0,
         )
-    assert int(models["bad"].optimizer.iterations) == 3
+    assert int(pair.models["bad"].optimizer.iterations) == 3
     assert history.members["bad"].history == {}
     assert set(history.history) == {"good_loss", "val_good_loss"}
     assert set(history.faults) == {"bad"}
     assert history.faults["bad"].epoch == 0
-    assert_equal_bits(state(models["good"]), want)
-    assert history.members["good"].history == want_history
+    pair.assert_good_as_alone(history)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +133,9 @@ def test_rows_that_fail_stop_their_member_alone(bad: Any, message: str) -> None:
         ("on_epoch_end", 1),
     ],
 )
-def test_callbacks_that_fail_stop_their_member_alone(hook: str, epochs: int) -> None:
-    joint, models = two()
-    want, want_history = good_alone(models["good"].get_weights())
+def test_callbacks_that_fail_stop_their_member_alone(pair: Pair, hook: str, epochs: int) -> None:
     with pytest.warns(composer.ComposerWarning, match=f"the callback `at` of `bad` failed.*user's own; {STOPPED}"):
-        history = joint.fit(
+        history = pair.joint.fit(
             {"bad": rows(8), "good": batches(30, 4)},
             validation_data={"bad": rows(3), "good": rows(5)},
             epochs=3,
@@ -132,49 +146,44 @@ def test_callbacks_that_fail_stop_their_member_alone(hook: str, epochs: int) -> 
     assert len(history.members["bad"].history.get("loss", [])) == epochs
     assert str(history.faults["bad"]).startswith("the callback `at` of `bad` failed")
     assert isinstance(history.faults["bad"].error, RuntimeError)
-    assert_equal_bits(state(models["good"]), want)
-    assert history.members["good"].history == want_history
+    pair.assert_good_as_alone(history)
 
 
-def test_a_member_that_fails_ends_as_any_other() -> None:
+def test_a_member_that_fails_ends_as_any_other(pair: Pair) -> None:
     """Its callbacks hear of the end: the best weights are restored, files closed."""
-    joint, models = two()
     stopping = keras.callbacks.EarlyStopping(monitor="loss", mode="min", patience=9, restore_best_weights=True)
     kept: list[Any] = []
-    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: kept.append(models["bad"].get_weights()))
+    bad = pair.models["bad"]
+    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: kept.append(bad.get_weights()))
     with pytest.warns(composer.ComposerWarning, match="in epoch 3: OSError"):
-        history = joint.fit(
+        history = pair.joint.fit(
             {"bad": failing(5), "good": rows(8)},
             steps_per_epoch={"bad": 2},
             epochs=4,
             callbacks={"bad": [keep, stopping]},
             verbose=0,
         )
-    assert int(models["bad"].optimizer.iterations) == 5
-    assert_equal_bits(models["bad"].get_weights(), kept[int(np.argmin(history.members["bad"].history["loss"]))])
+    assert int(bad.optimizer.iterations) == 5
+    assert_equal_bits(bad.get_weights(), kept[int(np.argmin(history.members["bad"].history["loss"]))])
 
 
-def test_all_stop_where_that_is_asked_for() -> None:
-    joint, models = two()
+def test_all_stop_where_that_is_asked_for(pair: Pair) -> None:
     with pytest.raises(composer.DataError, match=r"the rows of `bad` could not be read in epoch 1: OSError"):
-        joint.fit({"bad": generator(), "good": batches(30, 4)}, epochs=3, on_error="raise", verbose=0)
-    assert int(models["good"].optimizer.iterations) == 3
+        pair.joint.fit({"bad": generator(), "good": batches(30, 4)}, epochs=3, on_error="raise", verbose=0)
+    assert int(pair.models["good"].optimizer.iterations) == 3
 
 
-def test_where_all_fail_there_is_nothing_to_go_on_for() -> None:
-    joint, _ = two()
+def test_where_all_fail_there_is_nothing_to_go_on_for(pair: Pair) -> None:
     with (
         pytest.warns(composer.ComposerWarning, match=f"`good` could not be read.*{STOPPED}"),
         pytest.raises(composer.DataError, match=r"the rows of `bad` could not be read in epoch 2: OSError"),
     ):
-        joint.fit({"bad": failing(4), "good": generator()}, steps_per_epoch=3, epochs=3, verbose=0)
+        pair.joint.fit({"bad": failing(4), "good": generator()}, steps_per_epoch=3, epochs=3, verbose=0)
 
 
-def test_validation_rows_that_fail_stop_their_member() -> None:
-    joint, models = two()
-    want, want_history = good_alone(models["good"].get_weights())
+def test_validation_rows_that_fail_stop_their_member(pair: Pair) -> None:
     with pytest.warns(composer.ComposerWarning, match=r"`bad` could not be read in epoch 1: KeyError"):
-        history = joint.fit(
+        history = pair.joint.fit(
             {"bad": rows(8), "good": batches(30, 4)},
             validation_data={"bad": Broken(), "good": rows(5)},
             epochs=3,
@@ -182,19 +191,16 @@ def test_validation_rows_that_fail_stop_their_member() -> None:
             verbose=0,
         )
     assert history.members["bad"].history == {}
-    assert_equal_bits(state(models["good"]), want)
-    assert history.members["good"].history == want_history
+    pair.assert_good_as_alone(history)
 
 
-def test_rows_that_fail_at_once_are_told_before_anything_runs() -> None:
-    joint, models = two()
+def test_rows_that_fail_at_once_are_told_before_anything_runs(pair: Pair) -> None:
     with pytest.raises(composer.DataError, match=r"the rows of `bad` could not be read: OSError: the disk is gone"):
-        joint.fit({"bad": failing(0), "good": rows(4)}, verbose=0)
-    assert int(models["good"].optimizer.iterations) == 0
+        pair.joint.fit({"bad": failing(0), "good": rows(4)}, verbose=0)
+    assert int(pair.models["good"].optimizer.iterations) == 0
 
 
 @pytest.mark.parametrize("call", ["evaluate", "predict"])
-def test_evaluate_and_predict_name_the_member_that_fails(call: str) -> None:
-    joint, _ = two()
+def test_evaluate_and_predict_name_the_member_that_fails(pair: Pair, call: str) -> None:
     with pytest.raises(composer.DataError, match=r"the rows of `bad` could not be read: OSError: the disk is gone"):
-        getattr(joint, call)({"bad": generator(), "good": batches(9, 4)}, verbose=0)
+        getattr(pair.joint, call)({"bad": generator(), "good": batches(9, 4)}, verbose=0)
