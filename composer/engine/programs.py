@@ -116,6 +116,23 @@ class JointProgram:
         with self._naming_members():
             return self._burst_function(iterator, tf.constant(most))
 
+    def burst(self, iterator: Any, most: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
+        """Take so many elements of an iterator, one after the other, and run them inside one call.
+
+        It ends early where the iterator does, or after an element without a batch for any member.
+
+        Args:
+            iterator: of batches of all members, as `step` takes them.
+            most: the number of steps, at least 1.
+
+        Returns:
+            How many steps each member took, in the order of `names`; how many elements were taken in all, the one
+            without a batch not counted; and of each member the result of its last step (of one that took none, it
+            means nothing).
+        """
+        with self._naming_members():
+            return self._burst_function(iterator, tf.constant(most))
+
     @contextmanager
     def _naming_members(self) -> Iterator[None]:
         """Tell what TensorFlow says of an operation that failed as what it is: a step of one member."""
