@@ -1,9 +1,9 @@
 """Rows to batches: each step hands every member its next batch, or says that it has none.
 
-A member's rows come from its arrays or from a stream of batches (see `streams`). The arrays of all members are one
-joint dataset, which yields a dict with an optional batch a member; a stream is asked for each of its batches by itself,
-so that one that fails stops no other. Members of unlike lengths run side by side: nothing is padded, repeated or lost,
-and a member that is through or has stopped is skipped.
+A member's rows come from its arrays or from a stream of batches (see `streams`). Batches of arrays are taken by the
+program itself, from the arrays and the epoch's order of rows, so that many steps need nothing from outside; a stream is
+asked for each of its batches by itself, so that one that fails stops no other. Members of unlike lengths run side by
+side: nothing is padded, repeated or lost, and a member that is through or has stopped is skipped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from composer.engine.slices import Slices
 from composer.engine.streams import Stream, StreamRows
 from composer.graph.private import data_adapter, sliceable, take_rows
 
@@ -43,13 +44,19 @@ class ArrayRows:
     seed: int = 0
 
     @property
-    def num_batches(self) -> int | None:
+    def num_batches(self) -> int:
         return math.ceil(self.num_rows / self.batch_size)
 
     @property
     def batch_spec(self) -> Any:
         """The structure of one batch, its number of rows open."""
         return keras.tree.map_structure(_batch_spec, self.arrays)
+
+    def order(self, epoch: Any) -> tf.Tensor:
+        """The order of the rows in one epoch."""
+        if self.shuffle:
+            return epoch_order(self.num_rows, self.seed, epoch)
+        return tf.range(self.num_rows, dtype=tf.int64)
 
 
 Rows = ArrayRows | StreamRows
@@ -64,22 +71,42 @@ def _batch_spec(array: Any) -> tf.TypeSpec:
     return tf.TensorSpec(shape, array.dtype)
 
 
-@dataclass(frozen=True)
-class Gate:
-    """What the joint dataset asks about a member each time an epoch begins.
+class ArrayBatches:
+    """The batches of one member with arrays in one `fit`, `evaluate` or `predict`.
 
     Args:
-        present: boolean variable, whether the member takes part in this epoch.
-        epoch: int64 variable, the member's epoch, for its order of rows.
+        rows: its rows.
     """
 
-    present: tf.Variable
-    epoch: tf.Variable
-
-    @classmethod
-    def create(cls) -> Gate:
+    def __init__(self, rows: ArrayRows) -> None:
+        self.rows = rows
         with tf.device("/device:CPU:0"):
-            return cls(tf.Variable(True, trainable=False), tf.Variable(0, dtype=tf.int64, trainable=False))
+            self._none = tf.zeros(0, tf.int64)
+            self._size = tf.constant(rows.batch_size, tf.int64)
+        self._order = self._none
+        self._taken = 0
+
+    def begin(self, epoch: int, *, present: bool = True, skip: int = 0) -> None:
+        """Begin an epoch, or sit it out.
+
+        Args:
+            epoch: tells the order of the rows.
+            present: whether there are batches in it.
+            skip: batches that were taken before.
+        """
+        with tf.device("/device:CPU:0"):
+            self._order = self.rows.order(epoch) if present else self._none
+        self._taken = skip
+
+    @property
+    def slices(self) -> Slices:
+        """What the program takes the next batches from."""
+        with tf.device("/device:CPU:0"):
+            return Slices(self.rows.arrays, self._order, self._size, tf.constant(self._taken, tf.int64))
+
+    def advance(self, steps: int) -> None:
+        """So many joint steps have been taken."""
+        self._taken += steps
 
 
 @dataclass(frozen=True)
@@ -87,61 +114,59 @@ class Feed:
     """The rows of one `fit`, `evaluate` or `predict`.
 
     Args:
-        dataset: what Keras' loop steps through: `{member: tf.experimental.Optional of a batch}` of the members with
-            arrays, as many as the longest member has steps; without end where a length is not known.
         batch_specs: the structure of one batch, by member.
         num_batches: batches an epoch, by member; None where a stream cannot tell.
-        gates: of the members with arrays.
+        arrays: of the members with arrays.
         streams: of the others.
     """
 
-    dataset: tf.data.Dataset
     batch_specs: dict[str, Any]
     num_batches: dict[str, int | None]
-    gates: dict[str, Gate]
+    arrays: dict[str, ArrayBatches]
     streams: dict[str, Stream]
 
     @property
     def endless(self) -> bool:
-        """Whether some length is not known, so that the joint dataset does not end by itself."""
+        """Whether some length is not known, so that Keras' loop does not end by itself."""
         return None in self.num_batches.values()
 
     @property
-    def counted(self) -> tf.data.Dataset:
-        """The joint dataset for a `fit`: Keras fixes the number of steps of one without end in the first epoch, and a
-        later epoch may have more."""
-        return self.dataset.take(MOST_STEPS) if self.endless else self.dataset
+    def steps(self) -> tf.data.Dataset:
+        """What Keras' loop steps through: a number for each step of the longest member; without end where a length is
+        not known."""
+        longest = max((count or 0 for count in self.num_batches.values()), default=0)
+        return tf.data.Dataset.range(1).repeat() if self.endless else tf.data.Dataset.range(longest)
+
+    @property
+    def counted_steps(self) -> tf.data.Dataset:
+        """The same for a `fit`: Keras fixes the number of steps of one without end in the first epoch, and a later
+        epoch may have more."""
+        return tf.data.Dataset.range(MOST_STEPS) if self.endless else self.steps
 
     def begin(self, name: str, epoch: int = 0, *, present: bool = True) -> None:
-        """Let a member take part in the next pass, or sit it out. Called before Keras asks for an iterator."""
-        if name in self.gates:
-            self.gates[name].present.assign(present)
-            self.gates[name].epoch.assign(epoch)
+        """Let a member take part in the next pass, or sit it out."""
+        if name in self.arrays:
+            self.arrays[name].begin(epoch, present=present)
         elif present:
             self.streams[name].begin(epoch)
 
+    @property
+    def slices(self) -> dict[str, Slices]:
+        """Of every member with arrays, what the program takes its next batches from."""
+        return {name: each.slices for name, each in self.arrays.items()}
+
+    def advance(self, steps: int) -> None:
+        """So many joint steps have been taken."""
+        for each in self.arrays.values():
+            each.advance(steps)
+
 
 def joint_feed(rows: Mapping[str, Rows]) -> Feed:
-    """Join the rows of several members.
-
-    An epoch is as long as its longest member. Where a length is not known the joint dataset has no end; the step in
-    which no member has a batch is the end of the epoch.
-    """
-    arrays = {name: source for name, source in rows.items() if isinstance(source, ArrayRows)}
-    gates = {name: Gate.create() for name in arrays}
-    num_batches = {name: source.num_batches for name, source in rows.items()}
-    steps = {name: _array_steps(source, gates[name]) for name, source in arrays.items()}
-    joint = tf.data.Dataset.zip(steps) if steps else tf.data.Dataset.from_tensors({"": 0}).repeat()
-    if None not in num_batches.values():
-        joint = joint.take(max(count or 0 for count in num_batches.values()))
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False  # a second pass over the graph, for nothing
-    joint = joint.with_options(options).prefetch(tf.data.AUTOTUNE)
+    """Join the rows of several members."""
     return Feed(
-        joint,
         {name: source.batch_spec for name, source in rows.items()},
-        num_batches,
-        gates,
+        {name: source.num_batches for name, source in rows.items()},
+        {name: ArrayBatches(source) for name, source in rows.items() if isinstance(source, ArrayRows)},
         {name: Stream(source) for name, source in rows.items() if isinstance(source, StreamRows)},
     )
 
@@ -172,24 +197,6 @@ def array_stream(rows: ArrayRows, steps: int, first: int = 0) -> StreamRows:
     return StreamRows(data_adapter(dataset), dataset, steps)
 
 
-# Every function a dataset maps is built for each `fit` and instantiated for each epoch: few of them, and none that
-# AutoGraph has to rewrite.
-
-
-def _array_steps(rows: ArrayRows, gate: Gate) -> tf.data.Dataset:
-    """One epoch of a member's batches as optionals, none where its gate is shut when the epoch begins; then empty ones
-    without end."""
-
-    def batches(_: tf.Tensor) -> tf.data.Dataset:
-        present = tf.where(gate.present.read_value(), tf.constant(-1, tf.int64), 0)
-        return _index_batches(rows, gate.epoch.read_value()).take(present)
-
-    indices = tf.data.Dataset.range(1).flat_map(_unconverted(batches))
-    present = _gathered(rows, indices, tf.experimental.Optional.from_value)
-    empty = tf.data.Dataset.from_tensors(tf.experimental.Optional.empty(rows.batch_spec))
-    return present.concatenate(empty.repeat())
-
-
 def _gathered(rows: ArrayRows, indices: tf.data.Dataset, wrap: Callable[[Any], Any]) -> tf.data.Dataset:
     """The batches whose rows `indices` tells, each wrapped."""
 
@@ -205,7 +212,7 @@ def _gathered(rows: ArrayRows, indices: tf.data.Dataset, wrap: Callable[[Any], A
 def _index_batches(rows: ArrayRows, epoch: tf.Tensor) -> tf.data.Dataset:
     """The rows of each batch of one epoch. Full batches and the last one have one spec, whatever the number of rows, so
     that programs traced on it are shared."""
-    order = epoch_order(rows.num_rows, rows.seed, epoch) if rows.shuffle else tf.range(rows.num_rows, dtype=tf.int64)
+    order = rows.order(epoch)
     num_full = rows.num_rows // rows.batch_size
     full, rest = order[: num_full * rows.batch_size], order[num_full * rows.batch_size :]
     batches = tf.data.Dataset.from_tensor_slices(tf.reshape(full, (num_full, rows.batch_size)))

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from composer.engine.sharing import step_group
+from composer.engine.slices import Slices
 from composer.engine.units import Unit, member_scope
 from composer.errors import DataError
 
@@ -68,9 +69,7 @@ class JointProgram:
         if not eager:
             for member in self.members:
                 self._trace(member)
-        self._function = self._joint if eager else tf.function(self._joint, autograph=False)
-        self._burst_function = tf.function(self._burst, autograph=False)
-        self._step_function = self._next_and_joint if eager else tf.function(self._next_and_joint, autograph=False)
+        self._functions: dict[tuple[frozenset[str], bool], Callable[..., Any]] = {}
 
     @property
     def log_names(self) -> dict[str, list[str]]:
@@ -83,55 +82,47 @@ class JointProgram:
         return result.get("logs", {}) if name in self._grouped else result
 
     def __call__(self, batches: Mapping[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Run one step. Returns which members ran, in the order of `names`, and each member's result; the result of a
-        member that did not run has the right structure and means nothing."""
-        with self._naming_members():
-            return self._function(dict(batches))
+        """Run one step on the batches of all members. See `run`."""
+        ran, _, results = self.run({}, batches)
+        return ran, results
 
-    def step(
-        self, iterator: Any, batches: Mapping[str, tf.experimental.Optional] | None = None
-    ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Run one step on the next element of an iterator, taken inside the same call, and on the batches of members
-        that are not in it."""
-        given = dict(batches or {})
-        if len(given) == len(self.names):
-            return self(given)
-        with self._naming_members():
-            return self._step_function(iterator, given)
-
-    def burst(self, iterator: Any, most: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
-        """Take so many elements of an iterator, one after the other, and run them inside one call.
-
-        It ends early where the iterator does, or after an element without a batch for any member.
+    def run(
+        self, slices: Mapping[str, Slices], batches: Mapping[str, tf.experimental.Optional], most: int | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
+        """Run one step or several inside one call. It ends early after a step without a batch for any member.
 
         Args:
-            iterator: of batches of all members, as `step` takes them.
-            most: the number of steps, at least 1.
+            slices: of members with arrays, what to take their batches from.
+            batches: of the other members, the batch of the one step.
+            most: the number of steps, at least 1. Given, it is traced as a loop, for arrays of all members; None is one
+                step.
 
         Returns:
-            How many steps each member took, in the order of `names`; how many elements were taken in all, the one
-            without a batch not counted; and of each member the result of its last step (of one that took none, it
-            means nothing).
+            How many steps each member took, in the order of `names`; how many joint steps that were, one without a
+            batch not counted; and of each member the result of its last step (of one that took none, it has the right
+            structure and means nothing).
+
+        Raises:
+            ValueError: for several steps with batches for one, or of an eager program.
         """
+        if most is not None and (batches or self.eager):
+            raise ValueError(f"several steps in one call need arrays of all members. Received: most={most}")
         with self._naming_members():
-            return self._burst_function(iterator, tf.constant(most))
+            if self.eager:
+                return self._one(slices, dict(batches))
+            function = self._function(frozenset(slices), burst=most is not None)
+            return function(slices, dict(batches) if most is None else tf.constant(most))
 
-    def burst(self, iterator: Any, most: int) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
-        """Take so many elements of an iterator, one after the other, and run them inside one call.
-
-        It ends early where the iterator does, or after an element without a batch for any member.
-
-        Args:
-            iterator: of batches of all members, as `step` takes them.
-            most: the number of steps, at least 1.
-
-        Returns:
-            How many steps each member took, in the order of `names`; how many elements were taken in all, the one
-            without a batch not counted; and of each member the result of its last step (of one that took none, it
-            means nothing).
-        """
-        with self._naming_members():
-            return self._burst_function(iterator, tf.constant(most))
+    def _function(self, sliced: frozenset[str], *, burst: bool) -> Callable[..., Any]:
+        """One trace for any number of rows."""
+        if (sliced, burst) not in self._functions:
+            specs = {member.unit.name: member.batch_spec for member in self.members}
+            slices = {name: Slices.spec(spec) for name, spec in specs.items() if name in sliced}
+            batches = {name: tf.OptionalSpec(spec) for name, spec in specs.items() if name not in sliced}
+            last = tf.TensorSpec((), tf.int32) if burst else batches
+            function = self._burst if burst else self._one
+            self._functions[sliced, burst] = tf.function(function, input_signature=(slices, last), autograph=False)
+        return self._functions[sliced, burst]
 
     @contextmanager
     def _naming_members(self) -> Iterator[None]:
@@ -158,10 +149,12 @@ class JointProgram:
         self._steps[member.unit.name] = step
         self._results[member.unit.name] = concrete.structured_outputs
 
-    def _next_and_joint(
-        self, iterator: Any, batches: dict[str, tf.experimental.Optional]
-    ) -> tuple[tf.Tensor, dict[str, Any]]:
-        return self._joint({**next(iterator), **batches})
+    def _one(
+        self, slices: Mapping[str, Slices], batches: dict[str, Any]
+    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
+        sliced = {name: each.at(0) for name, each in slices.items()}
+        ran, results = self._joint({**sliced, **batches})
+        return tf.cast(ran, tf.int32), tf.cast(tf.reduce_any(ran), tf.int32), results
 
     def _joint(self, batches: dict[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
         ran: dict[str, tf.Tensor] = {}
@@ -180,37 +173,26 @@ class JointProgram:
         with tf.device("/device:CPU:0"):
             return tf.stack(list(ran.values())), {name: self._logs(name, result) for name, result in results.items()}
 
-    def _burst(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
+    def _burst(self, slices: Mapping[str, Slices], most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, dict[str, Any]]:
         nothing = {name: self._logs(name, self._results[name]) for name in self.names}
 
-        def body(go: tf.Tensor, taken: tf.Tensor, counts: tf.Tensor, last: dict[str, Any]) -> _Loop:
-            batches = iterator.get_next_as_optional()
+        def body(_: tf.Tensor, taken: tf.Tensor, counts: tf.Tensor, last: dict[str, Any]) -> _Loop:
+            ran, results = self._joint({name: each.at(taken) for name, each in slices.items()})
+            kept = {
+                name: keras.tree.map_structure(partial(_choose, ran[index]), results[name], last[name])
+                for index, name in enumerate(self.names)
+            }
+            go = tf.reduce_any(ran)
+            taken += tf.cast(go, tf.int32)
+            return tf.logical_and(go, taken < most), taken, counts + tf.cast(ran, tf.int32), kept
 
-            def step() -> _Loop:
-                ran, results = self._joint(batches.get_value())
-                kept = {
-                    name: keras.tree.map_structure(partial(_choose, ran[index]), results[name], last[name])
-                    for index, name in enumerate(self.names)
-                }
-                any_ran = tf.reduce_any(ran)
-                taken_now = taken + tf.cast(any_ran, tf.int32)
-                return tf.logical_and(any_ran, taken_now < most), taken_now, counts + tf.cast(ran, tf.int32), kept
-
-            return tf.cond(batches.has_value(), step, lambda: (tf.constant(False), taken, counts, last))
-
+        start = (tf.constant(True), tf.constant(0), tf.zeros(len(self.names), tf.int32))
         _, taken, counts, last = tf.while_loop(
             lambda go, *_: go,
             body,
-            (
-                tf.constant(True),
-                tf.constant(0),
-                tf.zeros(len(self.names), tf.int32),
-                keras.tree.map_structure(_nothing, nothing),
-            ),
+            (*start, keras.tree.map_structure(_nothing, nothing)),
             shape_invariants=(
-                tf.TensorShape([]),
-                tf.TensorShape([]),
-                tf.TensorShape([len(self.names)]),
+                *(value.shape for value in start),
                 keras.tree.map_structure(lambda like: like.shape, nothing),
             ),
             parallel_iterations=1,

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import keras
 
+from composer.runtime.session import BurstCallback
+
 
 class FitListener(Protocol):
     """Who is told. `member` is a member's name; epochs count from 0; logs have the member's plain names.
@@ -41,7 +43,7 @@ def progress_callbacks(listener: FitListener, members: Mapping[str, Any]) -> dic
     return {**{name: [_MemberProgress(listener, name)] for name in members}, "*": [joint]}
 
 
-class StopBetweenBatches(keras.callbacks.Callback):
+class StopBetweenBatches(BurstCallback):
     """A joint callback that ends a `fit` where no batch is half done.
 
     Args:
@@ -79,7 +81,7 @@ class _MemberProgress(keras.callbacks.Callback):
         self._listener.end_member(self._member)
 
 
-class _JointProgress(keras.callbacks.Callback):
+class _JointProgress(BurstCallback):
     def __init__(self, listener: FitListener) -> None:
         super().__init__()
         self._listener = listener

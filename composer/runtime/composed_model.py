@@ -27,7 +27,7 @@ from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
 from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
-from composer.runtime.session import FitController, TrainingSession
+from composer.runtime.session import TEST_HOOKS, FitController, TrainingSession, watching
 from composer.runtime.sharing import check_shared, member_trainers
 
 _NO_SINGLE_BATCHES = (
@@ -206,13 +206,13 @@ class ComposedModel(keras.Model):
             validation = None if session.validation is None else session.validation.feed
             with fitting.quiet_about_lengths(session.training.feed, validation):
                 super().fit(
-                    session.training.feed.counted,
+                    session.training.feed.counted_steps,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
                     epochs=max(run.epochs.stop for run in session.runs.values()),
                     initial_epoch=min(run.epochs.start for run in session.runs.values()),
                     verbose=verbose,
                     callbacks=[FitController(session), *request.joint_callbacks, history],
-                    validation_data=None if validation is None else validation.dataset,
+                    validation_data=None if validation is None else validation.steps,
                 )
         finally:
             self._session = None
@@ -255,11 +255,12 @@ class ComposedModel(keras.Model):
         program = self._programs.testing([self._members[name].unit for name in rows], feed)
         for name in rows:
             self._members[name].trainer.reset_metrics()
-        self._evaluation = Pass(program, feed)
+        callbacks = [each for each in keras.tree.flatten(arguments.get("callbacks")) if each is not None]
+        self._evaluation = Pass(program, feed, watched=watching(callbacks, TEST_HOOKS))
         try:
             self._evaluation.begin_all()
             with fitting.quiet_about_lengths(feed):
-                super().evaluate(feed.dataset, return_dict=True, **arguments)
+                super().evaluate(feed.steps, return_dict=True, **arguments)
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
             self._evaluation = None
@@ -290,22 +291,22 @@ class ComposedModel(keras.Model):
             taken: list[dict[str, Any]] = []
             step = fitting.prediction_step(program, feed, taken)
             with fitting.quiet_about_lengths(feed), self._predicting(step):
-                super().predict(feed.dataset, verbose=verbose, callbacks=callbacks)
+                super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
             outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})
         return {name: outputs[name] for name in rows}
 
     # The points at which Keras' loops are extended -------------------------------------------------------------------
 
     def make_train_function(self, force: bool = False) -> None:
-        self.train_function = lambda iterator: self._running_session.train(iterator)
+        self.train_function = lambda _: self._running_session.train()
 
     def make_test_function(self, force: bool = False) -> None:
-        def test(iterator: Any) -> Logs:
+        def test(_: Any) -> Logs:
             if self._evaluation is not None:
-                self._evaluation.step(iterator)
+                self._evaluation.step()
                 self._evaluation.advance()
                 return self._evaluation.flat_logs
-            return self._running_session.validate(iterator)
+            return self._running_session.validate()
 
         self.test_function = test
 

@@ -159,6 +159,9 @@ def member_rows(
     if data.num_rows == 0:
         raise DataError(f"`{member.name}` has no rows")
     rows = _array_rows(member, data, batch_size or _default_batch_size(member, data.num_rows, steps), shuffle)
+    sparse = any(isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(rows.arrays))
+    if sparse:  # there is no taking rows out of them but by a dataset
+        steps = steps or rows.num_batches
     return rows if steps is None else array_stream(rows, steps, first_epoch)
 
 
@@ -247,7 +250,7 @@ def session(
             running=programs.running[name],
             validation_freq=request.validation_freq[name] if name in rows.validation else None,
         )
-    return TrainingSession(runs, feed, program, validation, history.faults, request.on_error)
+    return TrainingSession(runs, feed, program, validation, history.faults, request.on_error, request.joint_callbacks)
 
 
 def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:
@@ -259,8 +262,9 @@ def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any
     streams = Pass(program, feed)
     streams.begin_all()
 
-    def step(data: list[Any]) -> tf.Tensor:
-        ran, results = program({**data[0], **streams.take()} if feed.gates else streams.take())
+    def step(_: list[Any]) -> tf.Tensor:
+        ran, steps, results = program.run(feed.slices, streams.take())
+        feed.advance(int(steps))
         streams.advance()
         names = [name for name, flag in zip(program.names, ran.numpy(), strict=True) if flag]
         if feed.endless and not names and taken:

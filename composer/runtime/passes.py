@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -12,6 +13,10 @@ from composer.engine.programs import JointProgram, Logs, flattened
 from composer.runtime.faults import rows_fault
 
 Answer = TypeVar("Answer")
+
+BURST_SECONDS = 0.1
+"""What a burst of steps may take: progress is shown, and Ctrl-C heard, as often."""
+MOST_IN_BURST = 4096
 
 
 def raise_fault(name: str, error: Exception) -> None:
@@ -29,10 +34,17 @@ class Pass:
         program: what steps them.
         feed: what hands out their batches.
         on_fault: is told which member's rows could not be read, and why; unless it raises, the others go on.
+        watched: whether somebody is to be told of each step as it is taken. Else many are taken in one call, and
+            Keras' loop catches up with what was taken ahead.
     """
 
     def __init__(
-        self, program: JointProgram, feed: Feed, on_fault: Callable[[str, Exception], None] = raise_fault
+        self,
+        program: JointProgram,
+        feed: Feed,
+        on_fault: Callable[[str, Exception], None] = raise_fault,
+        *,
+        watched: bool = False,
     ) -> None:
         self.program = program
         self.feed = feed
@@ -42,6 +54,9 @@ class Pass:
         self._present: set[str] = set()
         self._through = False
         self._told = True  # whether Keras has seen the logs as they are now
+        self._in_bursts = not (watched or program.eager or feed.streams)
+        self._burst = 1
+        self._asked, self._taken = 0, 0  # joint steps
 
     def reset(self, name: str) -> None:
         """Let a member's next pass begin with its first batch."""
@@ -52,6 +67,7 @@ class Pass:
         """Begin a pass with the members that take part, each with the epoch that tells the order of its rows."""
         self.logs, self.steps = {}, dict.fromkeys(epochs, 0)
         self._present, self._through, self._told = set(epochs), False, True
+        self._asked, self._taken = 0, 0
         for name in self.feed.num_batches:
             self.feed.begin(name, epochs.get(name, 0), present=name in epochs)
 
@@ -82,22 +98,37 @@ class Pass:
             return self._ask(name, self.feed.streams[name].has_step, False)
         return self.steps[name] < (self.feed.num_batches[name] or 0)
 
-    def step(self, iterator: Any) -> tuple[str, ...]:
-        """Run the next step. Returns the members that took part."""
+    def step(self) -> tuple[str, ...]:
+        """Run the next step, if it was not taken ahead. Returns the members that took part."""
         if self._through:
             if self.feed.endless:
                 raise StopIteration
             return ()  # Keras' count is not reached yet
-        ran, results = self.program.step(iterator, self.take())
-        names = tuple(name for name, flag in zip(self.program.names, ran.numpy(), strict=True) if flag)
-        self._through = not names
-        if self._through and self.feed.endless and self._told:
+        self._asked += 1
+        if self._asked <= self._taken:
+            return ()
+        start = time.perf_counter()
+        most = self._burst if self._in_bursts else None
+        ran, taken, results = self.program.run(self.feed.slices, self.take(), most)
+        counts = dict(zip(self.program.names, ran.numpy().tolist(), strict=True))
+        self._advance(int(taken), most or 1, time.perf_counter() - start)
+        names = tuple(name for name, count in counts.items() if count)
+        if not names and self.feed.endless and self._told:
             raise StopIteration
         self._told = True
         for name in names:
             self.logs[name] = results[name]
-            self.steps[name] += 1
+            self.steps[name] += counts[name]
         return names
+
+    def _advance(self, taken: int, most: int, seconds: float) -> None:
+        self.feed.advance(taken)
+        self._taken += taken
+        self._through = taken < most
+        if seconds < BURST_SECONDS / 2:
+            self._burst = min(2 * self._burst, MOST_IN_BURST)
+        elif seconds > BURST_SECONDS:
+            self._burst = max(self._burst // 2, 1)
 
     def take(self) -> dict[str, tf.experimental.Optional]:
         """The next batch of every member with a stream, none of those that have no more."""

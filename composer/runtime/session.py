@@ -23,6 +23,18 @@ TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 _DEFAULT_HOOKS = tuple(getattr(keras.callbacks.Callback, hook) for hook in (*TRAIN_HOOKS, *TEST_HOOKS))
 
 
+class BurstCallback(keras.callbacks.Callback):
+    """A joint callback whose batch hooks need not be called right after each batch: several may be taken before."""
+
+
+def watching(callbacks: Sequence[keras.callbacks.Callback], hooks: Sequence[str]) -> bool:
+    """Whether a callback is to be told of each batch: it has its own version of one of the hooks, in its class or
+    (`LambdaCallback`) on the object."""
+    strict = (callback for callback in callbacks if not isinstance(callback, BurstCallback))
+    own = (getattr(callback, hook) for callback in strict for hook in hooks)
+    return any(getattr(hook, "__func__", None) not in _DEFAULT_HOOKS for hook in own)
+
+
 @dataclass
 class MemberRun:
     """One member in one `fit`.
@@ -65,11 +77,6 @@ class MemberRun:
     def shares_model(self) -> bool:
         return self.member.trainer is not self.member.model
 
-    def watches(self, *hooks: str) -> bool:
-        """Whether a callback has its own version of a hook, in its class or (`LambdaCallback`) on the object."""
-        own = (getattr(callback, hook) for callback in self.callbacks.callbacks for hook in hooks)
-        return any(getattr(hook, "__func__", None) not in _DEFAULT_HOOKS for hook in own)
-
     def takes_part(self, epoch: int) -> bool:
         return not self.ended and epoch in self.epochs
 
@@ -96,6 +103,7 @@ class TrainingSession:
         validation: feed and program of the validation rows, or None.
         faults: where it is kept why a member was stopped by an exception.
         on_error: `continue` stops a member that fails alone, `raise` stops all.
+        joint_callbacks: those that see all members.
     """
 
     def __init__(
@@ -106,15 +114,20 @@ class TrainingSession:
         validation: tuple[Feed, JointProgram] | None,
         faults: dict[str, MemberFault],
         on_error: str = "continue",
+        joint_callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         self.runs = runs
-        self.training = Pass(program, feed, self._fail_rows)
-        self.validation = None if validation is None else Pass(validation[1], validation[0], self._fail_rows)
+        self.watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TRAIN_HOOKS)]
+        self.test_watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TEST_HOOKS)]
+        watched = bool(self.watchers or watching(joint_callbacks, TRAIN_HOOKS))
+        self.training = Pass(program, feed, self._fail_rows, watched=watched)
+        self.validation = None
+        if validation is not None:
+            watched = bool(self.test_watchers or watching(joint_callbacks, TEST_HOOKS))
+            self.validation = Pass(validation[1], validation[0], self._fail_rows, watched=watched)
         self.faults = faults
         self.on_error = on_error
         self.epoch: int | None = None
-        self.watchers = [name for name, run in runs.items() if run.watches(*TRAIN_HOOKS)]
-        self.test_watchers = [name for name, run in runs.items() if run.watches(*TEST_HOOKS)]
 
     # Training ------------------------------------------------------------------------------------------------------
 
@@ -139,10 +152,10 @@ class TrainingSession:
                 run.member.trainer.reset_metrics()
                 self._tell(run, "on_epoch_begin", epoch)
 
-    def train(self, iterator: Any) -> Logs:
+    def train(self) -> Logs:
         """One joint step, with the batch callbacks of the members that want them."""
         self._announce(self.training, self.watchers, "on_train_batch_begin")
-        for name in self.training.step(iterator):
+        for name in self.training.step():
             run = self.runs[name]
             run.logs = self.training.logs[name]
             if name in self.watchers:
@@ -213,11 +226,11 @@ class TrainingSession:
             self.runs[name].member.trainer.reset_metrics()
         self.validation.begin({name: 0 for name in present if self.runs[name].in_epoch})
 
-    def validate(self, iterator: Any) -> Logs:
+    def validate(self) -> Logs:
         """One joint step of validation, with the batch callbacks of the members that want them."""
         assert self.validation is not None
         self._announce(self.validation, self.test_watchers, "on_test_batch_begin")
-        for name in self.validation.step(iterator):
+        for name in self.validation.step():
             if name in self.test_watchers:
                 step, logs = self.validation.steps[name] - 1, to_python(self.validation.logs[name])
                 self._tell(self.runs[name], "on_test_batch_end", step, logs)

@@ -1,4 +1,4 @@
-"""The joint dataset: every row of every member once an epoch, in an order of its own; nothing padded."""
+"""The joint feed: every row of every member once an epoch, in an order of its own; nothing padded."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ def numbers(num_rows: int, batch: int, *, shuffle: bool = False, seed: int = 0) 
     return ArrayRows((tf.range(num_rows, dtype=tf.float32)[:, None],), num_rows, batch, shuffle, seed)
 
 
-def batches(feed: Feed, name: str, limit: int = 100) -> list[list[float]]:
-    """One epoch of a member's batches, up to the first step without one."""
+def batches(feed: Feed, name: str) -> list[list[float]]:
+    """A member's batches from the next one on, up to the first step without one."""
     found = []
-    for step in feed.dataset.take(limit):
-        if not bool(step[name].has_value()):
-            break
-        (x,) = step[name].get_value()
+    while bool((batch := feed.arrays[name].slices.at(len(found))).has_value()):
+        (x,) = batch.get_value()
         found.append(x.numpy()[:, 0].tolist())
     return found
 
@@ -38,19 +36,26 @@ def flat(found: list[list[float]]) -> list[float]:
 )
 def test_every_row_once_in_batches_of_its_size_the_last_as_it_is(num_rows: int, batch: int, sizes: list[int]) -> None:
     feed = joint_feed({"a": numbers(num_rows, batch)})
+    feed.begin("a")
     got = batches(feed, "a")
     assert [len(rows) for rows in got] == sizes
     assert flat(got) == list(range(num_rows))
     assert feed.num_batches == {"a": len(sizes)}
-    assert int(feed.dataset.cardinality()) == len(sizes)
+    assert int(feed.steps.cardinality()) == len(sizes)
     assert feed.batch_specs["a"][0].shape.as_list() == [None, 1]  # one program for full and short batches
 
 
 def test_members_of_unlike_lengths_side_by_side() -> None:
     feed = joint_feed({"long": numbers(10, 2), "short": numbers(3, 2)})
-    present = [{name: bool(batch.has_value()) for name, batch in step.items()} for step in feed.dataset]
-    assert [step["long"] for step in present] == [True] * 5
-    assert [step["short"] for step in present] == [True, True, False, False, False]
+    assert int(feed.steps.cardinality()) == 5
+    present: dict[str, list[bool]] = {"long": [], "short": []}
+    for name in present:
+        feed.begin(name)
+    for _ in range(6):
+        for name, slices in feed.slices.items():
+            present[name].append(bool(slices.at(0).has_value()))
+        feed.advance(1)
+    assert present == {"long": [True] * 5 + [False], "short": [True] * 2 + [False] * 4}
     assert not feed.endless
 
 
@@ -69,14 +74,16 @@ def taken(source: Stream, epoch: int = 0) -> list[list[float]]:
     return found
 
 
-def test_a_shut_gate_yields_no_batch() -> None:
-    """Gates are read when an epoch begins."""
+def test_a_member_that_sits_an_epoch_out_has_no_batch() -> None:
     feed = joint_feed({"a": numbers(3, 2), "b": numbers(4, 2)})
     feed.begin("a", present=False)
+    feed.begin("b")
     assert batches(feed, "a") == []
     assert batches(feed, "b") == [[0, 1], [2, 3]]
     feed.begin("a", present=True)
     assert batches(feed, "a") == [[0, 1], [2]]
+    feed.arrays["a"].begin(0, skip=1)
+    assert batches(feed, "a") == [[2]]
 
 
 def test_a_stream_that_sits_an_epoch_out_goes_on_with_its_next_order() -> None:
@@ -99,7 +106,7 @@ def test_shuffled_orders_follow_from_seed_and_epoch_alone() -> None:
     orders = []
     for epoch in (0, 1, 7):
         for each in (feed, other):
-            each.gates["a"].epoch.assign(epoch)
+            each.begin("a", epoch)
         order = flat(batches(feed, "a"))
         assert order == epoch_order(9, 5, epoch).numpy().tolist()
         assert flat(batches(other, "a")) == order  # other members and batch sizes change nothing
@@ -114,15 +121,16 @@ def test_an_order_is_the_same_on_every_machine() -> None:
     assert epoch_order(8, 1, 1).numpy().tolist() != epoch_order(8, 2, 1).numpy().tolist()
 
 
-def test_a_length_that_is_not_known_leaves_the_joint_dataset_without_end() -> None:
+def test_a_length_that_is_not_known_leaves_the_steps_without_end() -> None:
     untold = tf.data.Dataset.range(5).filter(lambda x: x > 1).map(lambda x: (tf.cast(x, tf.float32)[None, None],))
     feed = joint_feed({"a": stream(untold), "b": numbers(2, 1)})
     assert feed.endless
     assert feed.num_batches == {"a": None, "b": 2}
-    present = [bool(step["b"].has_value()) for step in feed.dataset.take(5)]
-    assert present == [True, True, False, False, False]
+    feed.begin("b")
+    assert batches(feed, "b") == [[0], [1]]
+    assert int(feed.steps.cardinality()) == tf.data.INFINITE_CARDINALITY
     assert taken(feed.streams["a"]) == [[2], [3], [4]]
-    assert int(feed.counted.cardinality()) > 2**32
+    assert int(feed.counted_steps.cardinality()) > 2**32
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -130,7 +138,9 @@ def test_structures_of_batches_are_kept(packed: bool) -> None:
     """Dicts and tuples go through as they are; so does a dataset whose elements are no tuples."""
     element: Any = {"x": tf.ones((4, 2)), "y": (tf.zeros((4, 1)), tf.range(4))}
     if packed:
-        step = next(iter(joint_feed({"a": ArrayRows((element,), 4, 3)}).dataset))["a"].get_value()
+        feed = joint_feed({"a": ArrayRows((element,), 4, 3)})
+        feed.begin("a")
+        step = feed.arrays["a"].slices.at(0).get_value()
     else:
         source = joint_feed({"a": stream(tf.data.Dataset.from_tensor_slices(element).batch(3))}).streams["a"]
         source.begin(0)

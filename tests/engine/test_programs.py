@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import layers
 
 from composer.engine import units
+from composer.engine.feed import ArrayBatches, ArrayRows, Feed, joint_feed
 from composer.engine.programs import JointProgram, MemberStep, to_python
 from composer.engine.units import Unit
 from tests.helpers import assert_same_weights, net, rows, twin
@@ -71,7 +72,11 @@ def test_one_trace_serves_batches_of_every_size() -> None:
     program = trainer(model)
     for size in (4, 1, 9):
         program({"a": some(*rows(size))})
-        program.step(iter(tf.data.Dataset.from_tensors({"a": some(*rows(size))})))
+        for most in (None, 2):
+            x, y = (tf.constant(part) for part in rows(size))
+            slices = ArrayBatches(ArrayRows((x, y), size, 2))
+            slices.begin(0)
+            program.run({"a": slices.slices}, {}, most)
     assert len(traced) == 1
 
 
@@ -146,29 +151,32 @@ def test_weights_behind_an_output_without_a_loss_are_left_alone() -> None:
 def test_a_burst_is_so_many_steps_in_one_call() -> None:
     """Members of unlike lengths: equal to single steps to the bit, it stops at `most` and at the end of the rows."""
 
-    def batches() -> Any:
-        elements = [{"a": some(*rows(4, seed=i)), "b": some(*rows(2, seed=i)) if i < 2 else none()} for i in range(5)]
-        elements += [{"a": none(), "b": none()}] * 3
-        spec = {name: tf.OptionalSpec(SPEC) for name in "ab"}
-        return iter(tf.data.Dataset.from_generator(lambda: elements, output_signature=spec))
+    def feed() -> Feed:
+        data = {name: tuple(map(tf.constant, rows(n))) for name, n in {"a": 9, "b": 3}.items()}
+        joint = joint_feed({"a": ArrayRows(data["a"], 9, 2, shuffle=True), "b": ArrayRows(data["b"], 3, 2)})
+        for name in "ab":
+            joint.begin(name)
+        return joint
 
     models = [compiled(net(), keras.optimizers.Adam(0.1), "mse", metrics=["mae"]) for _ in range(2)]
     others = [twin(model) for model in models]
     for model in others:
         compiled(model, keras.optimizers.Adam(0.1), "mse", metrics=["mae"])
     steps, bursts = trainer(*models), trainer(*others)
-    iterator = batches()
+    single, several = feed(), feed()
     for _ in range(5):
-        _, results = steps.step(iterator)
-    want = {"a": to_python(results["a"])}
-    iterator, got, taken = batches(), [], []
+        _, taken, results = steps.run(single.slices, {})
+        assert int(taken) == 1
+        single.advance(1)
+    got = []
     for most in (1, 3, 9, 2):
-        counts, number, last = bursts.burst(iterator, most)
-        got.append(counts.numpy().tolist())
-        taken.append(int(number))
+        counts, taken, last = bursts.run(several.slices, {}, most)
+        several.advance(int(taken))
+        got.append((*counts.numpy().tolist(), int(taken)))
         if most == 9:
-            assert to_python(last["a"]) == want["a"]
-    assert got == [[1, 1], [3, 1], [1, 0], [0, 0]]
-    assert taken == [1, 3, 1, 0]
+            assert to_python(last["a"]) == to_python(results["a"])
+    assert got == [(1, 1, 1), (3, 1, 3), (1, 0, 1), (0, 0, 0)]
     for mine, theirs in zip(others, models, strict=True):
         assert_equal_bits(state(mine), state(theirs))
+    with pytest.raises(ValueError, match=r"several steps in one call need arrays of all members\. Received: most=2"):
+        bursts.run({}, {"a": none(), "b": none()}, 2)
