@@ -46,7 +46,34 @@ class GraphError(ComposerError):
 
 
 class DataError(ComposerError, ValueError):
-    """Rows do not fit their member; the message names the member."""
+    """Rows do not fit their member; the message names the member.
+
+    Args:
+        message: what happened.
+        diagnostics: the faults behind it with their places, where a spec names the rows.
+        code: the kind of fault, of family MG5: `composer explain` tells of it.
+        member: the member's name; empty where that is not known here, or where there are several.
+        mend: what to do, as a diagnostic's help has it; the message ends with it.
+        option: what of the member's statements is at fault, where it is not the rows themselves: `validation`, `batch`,
+            `class_weight`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        diagnostics: tuple[Diagnostic, ...] = (),
+        *,
+        code: str = "MG500",
+        member: str = "",
+        mend: str = "",
+        option: str = "",
+    ) -> None:
+        super().__init__(f"{message}. {mend[0].upper()}{mend[1:]}" if mend else message, diagnostics)
+        self.fault = message
+        self.code = code
+        self.member = member
+        self.mend = mend
+        self.option = option
 
 
 class ExportError(ComposerError):

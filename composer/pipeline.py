@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from composer.catalog import ModelCatalog, ModelSignature
 from composer.compiler import ir, planner
+from composer.compiler.faults import Faults
+from composer.compiler.named_files import report_missing_files
 from composer.compiler.plan import DeviceTopology, Plan
 from composer.compiler.resolver import diagnose, resolve
 from composer.diagnostics import Diagnostic
@@ -79,6 +81,8 @@ def format(spec: SpecLike) -> str:
 def check(spec: SpecLike, *, graph: str | None = None) -> list[Diagnostic]:
     """All faults and warnings of a spec; an empty list for a sound one. Nothing the spec names is imported or run.
 
+    Of a spec that comes from a file, models and data whose files are missing are warnings.
+
     Args:
         spec: text or path.
         graph: judge this composition alone; None judges all of them.
@@ -96,7 +100,8 @@ def check(spec: SpecLike, *, graph: str | None = None) -> list[Diagnostic]:
         planned = [_plan_declared(resolve(tree, source, graph=name), source, None) for name in _graphs(tree, graph)]
     except SpecError as error:
         return list(error.diagnostics)
-    return [*found, *(warning for plan in planned for warning in plan.warnings if warning not in found)]
+    found += [warning for plan in planned for warning in plan.warnings if warning not in found]
+    return found if source.text is spec else [*found, *_missing_files(planned, source)]
 
 
 def plan(spec: SpecLike, *, graph: str | None = None, topology: DeviceTopology | None = None) -> Plan:
@@ -213,6 +218,14 @@ def declared_signatures(composition: ir.Composition, folder: Path) -> dict[str, 
 def _plan_declared(composition: ir.Composition, source: SourceText, topology: DeviceTopology | None) -> Plan:
     catalog: ModelCatalog = declared_signatures(composition, source.folder)
     return planner.plan(composition, topology or planner.topology_for(composition), catalog, source)
+
+
+def _missing_files(plans: list[Plan], source: SourceText) -> tuple[Diagnostic, ...]:
+    """A warning for each file that a spec names and that is not there; they may be made before it runs."""
+    faults = Faults(source)
+    for each in plans:
+        report_missing_files(each.composition, source.folder, faults, severity="warning")
+    return faults.warnings
 
 
 def _graphs(tree: nodes.Spec, graph: str | None) -> list[str | None]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from composer.errors import ComposerError, DeviceError, InternalError
+from composer.diagnostics import Diagnostic
+from composer.errors import ComposerError, DataError, DeviceError, InternalError
 
 if TYPE_CHECKING:
     from composer.cli.terminal import Terminal
@@ -73,6 +74,8 @@ def _end(error: BaseException, terminal: Terminal) -> int:
 def _show_fault(error: ComposerError, terminal: Terminal) -> None:
     if error.diagnostics:
         terminal.diagnostics(error.diagnostics)
+    elif isinstance(error, DataError):  # of rows that no spec names
+        terminal.diagnostics([Diagnostic(error.code, error.fault, help=(error.mend,) if error.mend else ())])
     else:
         terminal.label("error", str(error))
     if isinstance(error, DeviceError) and "GPU" in str(error) and terminal.start_messages:

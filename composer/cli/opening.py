@@ -10,7 +10,8 @@ from composer.cli.specs import read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
-from composer.runs.requirements import check_has_models
+from composer.runs.requirements import check_has_files, check_has_models
+from composer.runs.run_files import check_is_run
 
 if TYPE_CHECKING:
     from composer.runs.run_folder import Run
@@ -28,7 +29,9 @@ def open_joint(
     if path.is_dir():
         return _open_run(terminal, path, graph, allow_python)
     source = read_source(path)
-    check_has_models(pipeline.plan(source, graph=graph))  # what the text alone tells is told before TensorFlow starts
+    plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
+    check_has_models(plan)
+    check_has_files(plan, source, data=False)
     start_tensorflow(terminal)
     with working(terminal, "loading models"):
         joint = pipeline.compile(source, graph=graph, allow_python=allow_python)
@@ -37,6 +40,7 @@ def open_joint(
 
 
 def _open_run(terminal: Terminal, path: Path, graph: str | None, allow_python: bool) -> tuple[ComposedModel, Run]:
+    check_is_run(path)
     start_tensorflow(terminal)
     from composer.errors import ComposerError
     from composer.runs.reopening import open_run

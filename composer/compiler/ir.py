@@ -62,7 +62,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """How a member is fitted. None means: not said in the spec."""
+    """How a member is fitted. None means: not said in the spec. `spans` tells where each option's value was written."""
 
     optimizer: Call | None = None
     loss: Value = None  # a Call, or a tuple or Map of them for several outputs
@@ -71,6 +71,7 @@ class TrainSettings:
     epochs: int | None = None
     callbacks: tuple[Call, ...] = ()
     class_weight: Map | None = None
+    spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class DataSource:
     validation: float | str | None = None  # a fraction (the last rows) or a path
     shuffle: bool = True
     span: Span | None = field(default=None, compare=False)
+    validation_span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

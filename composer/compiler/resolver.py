@@ -165,8 +165,15 @@ def _read_data(statement: nodes.Data, faults: Faults) -> ir.DataSource:
             label=f"`{both[0]}` is the target",
             help=("leave `features=` out to take all columns but the target",),
         )
+    validation = read.written("validation")
     return ir.DataSource(
-        statement.source, target, features, read.values.validation, read.values.shuffle, statement.span
+        statement.source,
+        target,
+        features,
+        read.values.validation,
+        read.values.shuffle,
+        statement.span,
+        validation.value.span if validation is not None else None,
     )
 
 

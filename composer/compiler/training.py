@@ -74,7 +74,8 @@ def settings(trainings: Sequence[Training], place: Place, faults: Faults) -> ir.
     if optimizer is not None and (sweeps := sweeps_in(optimizer)):
         fits = [_fits(len(sweep.values), sweep.span, "a sweep", place, faults) for sweep in sweeps]
         merged["optimizer"] = pick(optimizer, place.index) if all(fits) else None
-    return ir.TrainSettings(**{**merged, "callbacks": merged.get("callbacks") or ()})
+    places = tuple((name, span) for name, span in spans.items() if name in merged)
+    return ir.TrainSettings(**{**merged, "callbacks": merged.get("callbacks") or ()}, spans=places)
 
 
 def seed(trainings: Sequence[Training], place: Place, faults: Faults) -> int:

@@ -35,7 +35,11 @@ def read_npz(path: Path, signature: ModelSignature | None, targets: bool) -> Par
     """
     arrays = _load(path)
     if not isinstance(arrays, dict):
-        raise RowFault(f"{path} holds a single array. Expected an archive with `x` and `y`, as `np.savez` writes")
+        raise RowFault(
+            "MG503",
+            f"{path} holds a single array",
+            mend="expected an archive with `x` and `y`, as `np.savez` writes",
+        )
     inputs = [tensor.name for tensor in signature.inputs] if signature else None
     outputs = [tensor.name for tensor in signature.outputs] if signature else None
     x = _take(path, arrays, "x", inputs, required=True)
@@ -43,7 +47,7 @@ def read_npz(path: Path, signature: ModelSignature | None, targets: bool) -> Par
     if WEIGHT not in arrays:
         slip = next((name for name in arrays if near(name, [WEIGHT])), None)
         if slip:
-            raise RowFault(f"{path} has an array `{slip}`{near(slip, [WEIGHT])}")
+            raise RowFault("MG504", f"{path} has an array `{slip}`{near(slip, [WEIGHT])}")
     assert x is not None
     return x, y, arrays.get(WEIGHT)
 
@@ -66,14 +70,16 @@ def read_npy(path: Path, targets: bool) -> Parts:
     if not paired:
         if targets:
             raise RowFault(
-                f"{path} is one array, and its name does not say where the targets are. Expected a pair `NAME_x.npy` "
-                "and `NAME_y.npy` (name the first), or one `.npz` with `x` and `y`"
+                "MG505",
+                f"{path} is one array, and its name does not say where the targets are",
+                mend="expected a pair `NAME_x.npy` and `NAME_y.npy` (name the first), or one `.npz` with `x` and `y`",
             )
         return _load_array(path), None, None
     stem = path.name.removesuffix("x.npy")
     partner, weights = path.with_name(f"{stem}y.npy"), path.with_name(f"{stem}{WEIGHT}.npy")
     if targets and not partner.is_file():
-        raise RowFault(f"the file {partner}, the targets of {path.name}, is missing{near_files(partner)}")
+        told = f"the file {partner}, the targets of {path.name}, is missing{near_files(partner)}"
+        raise RowFault("MG502", told)
     return (
         _load_array(path),
         _load_array(partner) if partner.is_file() else None,
@@ -84,7 +90,7 @@ def read_npy(path: Path, targets: bool) -> Parts:
 def _load_array(path: Path) -> Array:
     array = _load(path)
     if isinstance(array, dict):
-        raise RowFault(f"{path} is an archive of arrays. Name it `.npz`")
+        raise RowFault("MG503", f"{path} is an archive of arrays", mend="name it `.npz`")
     return array
 
 
@@ -96,10 +102,11 @@ def _load(path: Path) -> Array | dict[str, Array]:
     except (ValueError, EOFError, zipfile.BadZipFile, OSError, KeyError) as error:
         if "allow_pickle" in str(error):
             raise RowFault(
-                f"{path} holds Python objects, or is no NumPy file; neither is read, since unpickling runs code. Save "
-                "arrays of numbers or strings with `np.save` or `np.savez`"
+                "MG503",
+                f"{path} holds Python objects, or is no NumPy file; neither is read, since unpickling runs code",
+                mend="save arrays of numbers or strings with `np.save` or `np.savez`",
             ) from error
-        raise RowFault(f"{path} cannot be read as a NumPy file: {' '.join(str(error).split())}") from error
+        raise RowFault("MG503", f"{path} cannot be read as a NumPy file: {' '.join(str(error).split())}") from error
 
 
 def _take(
@@ -123,4 +130,5 @@ def _take(
     if not required and len(names) == 1:
         return None
     missing = [key for key in expected if key not in arrays]
-    raise RowFault(f"{path} lacks {listed(missing)}; it has {listed(arrays) or 'no arrays'}{near(missing[0], arrays)}")
+    told = f"{path} lacks {listed(missing)}; it has {listed(arrays) or 'no arrays'}{near(missing[0], arrays)}"
+    raise RowFault("MG504", told)

@@ -59,14 +59,14 @@ def read_csv(
         except ValueError as error:  # the first cell that is no number: take its column as strings and start again
             index = _bad_column(error, names)
             if index is None or index in converters or names[index] not in flexible:
-                raise RowFault(_locate(path, names, {*flexible, *readers}) or f"{path}: {error}") from error
+                raise _located(path, names, {*flexible, *readers}, str(error)) from error
             if names[index] not in ignored:
                 readers[names[index]] = _Strings()
             converters[index] = readers.get(names[index], _nothing)
     if not len(table):
-        raise RowFault(f"{path} has no rows below its column names")
+        raise RowFault("MG509", f"{path} has no rows below its column names")
     if table.shape[1] != len(names):
-        raise RowFault(_locate(path, names, names) or f"{path} has {table.shape[1]} columns and {len(names)} names")
+        raise _located(path, names, names, f"{table.shape[1]} columns and {len(names)} names")
     return {
         name: readers[name].take(table[:, index]) if name in readers else table[:, index]
         for index, name in enumerate(names)
@@ -112,31 +112,34 @@ def _parse(path: Path, converters: dict[int | str, Callable[[str], Any]]) -> Arr
             )
             return table
     except UnicodeDecodeError as error:
-        raise RowFault(f"{path} is no UTF-8 text (byte {error.start}). Save it as UTF-8") from error
+        raise RowFault("MG503", f"{path} is no UTF-8 text (byte {error.start})", mend="save it as UTF-8") from error
 
 
 def _header(path: Path, file: TextIO) -> list[str]:
     try:
         names = [name.strip() for name in next(csv.reader(file), [])]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RowFault(f"{path} is no UTF-8 text with comma-separated values: {error}") from error
+        raise RowFault("MG503", f"{path} is no UTF-8 text with comma-separated values: {error}") from error
     if not any(names):
-        raise RowFault(f"the first line of {path} is empty. Expected the names of the columns")
+        raise RowFault("MG504", f"the first line of {path} is empty", mend="expected the names of the columns")
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         mark = next(mark for mark in ";\t|" if mark in names[0])
-        raise RowFault(f"the columns of {path} are separated by {mark!r}. Expected commas")
+        raise RowFault("MG503", f"the columns of {path} are separated by {mark!r}", mend="expected commas")
     if "" in names:
         raise RowFault(
-            f"column {names.index('') + 1} of {path} has no name. Give it one, or leave it out (pandas: `index=False`)"
+            "MG504",
+            f"column {names.index('') + 1} of {path} has no name",
+            mend="give it one, or leave it out (pandas: `index=False`)",
         )
     if _is_data(names):
         raise RowFault(
-            f"the first line of {path} holds numbers ({', '.join(names[:3])}, ...). Expected the names of the columns: "
-            "add a line with them"
+            "MG504",
+            f"the first line of {path} holds numbers ({', '.join(names[:3])}, ...)",
+            mend="expected the names of the columns: add a line with them",
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise RowFault(f"{path} has two columns `{twice}`. Expected a name of its own for each")
+        raise RowFault("MG504", f"{path} has two columns `{twice}`", mend="expected a name of its own for each")
     return names
 
 
@@ -162,8 +165,8 @@ def _bad_column(error: ValueError, names: Sequence[str]) -> int | None:
     return index if index < len(names) else None
 
 
-def _locate(path: Path, names: Sequence[str], text: Iterable[str]) -> str | None:
-    """The first row with a wrong number of cells or a cell that is no number, in words, with its line."""
+def _located(path: Path, names: Sequence[str], text: Iterable[str], otherwise: str) -> RowFault:
+    """The first row with a wrong number of cells or a cell that is no number, with its line."""
     text = set(text)
     with _open(path) as file:
         reader = csv.reader(file)
@@ -172,20 +175,23 @@ def _locate(path: Path, names: Sequence[str], text: Iterable[str]) -> str | None
             if not row:
                 continue
             if len(row) != len(names):
-                return f"line {reader.line_num} of {path} has {len(row)} cells, and there are {len(names)} columns"
+                told = f"line {reader.line_num} of {path} has {len(row)} cells, and there are {len(names)} columns"
+                return RowFault("MG510", told)
             for name, cell in zip(names, row, strict=True):
                 if name not in text and not is_number(cell):
                     return _bad_cell(path, reader.line_num, name, cell)
-    return None
+    return RowFault("MG503", f"{path} cannot be read as a table: {otherwise}")
 
 
-def _bad_cell(path: Path, line: int, name: str, cell: str) -> str:
+def _bad_cell(path: Path, line: int, name: str, cell: str) -> RowFault:
     if not cell.strip():
-        return (
-            f"the column `{name}` of {path} has an empty cell in line {line}. Fill it, leave the row out, or leave the "
-            "column out with `features=[...]`"
+        return RowFault(
+            "MG510",
+            f"the column `{name}` of {path} has an empty cell in line {line}",
+            mend="fill it, leave the row out, or leave the column out with `features=[...]`",
         )
-    return (
-        f"the column `{name}` of {path} holds {cell!r} in line {line}, which is no number, and it is a feature. Turn "
-        "it into numbers, name it as `target=`, or leave it out with `features=[...]`"
+    return RowFault(
+        "MG510",
+        f"the column `{name}` of {path} holds {cell!r} in line {line}, which is no number, and it is a feature",
+        mend="turn it into numbers, name it as `target=`, or leave it out with `features=[...]`",
     )

@@ -95,14 +95,17 @@ def load_rows(
             message names the member, the file, the column and the mend.
     """
     loader = _Loader(member, data, folder, signature, allow_python, targets)
+    option = ""
     try:
         rows = loader.load(data.source, Columns(data.target, data.features))
+        option = "validation"
         if isinstance(data.validation, str):
             columns = Columns(data.target, rows.features or None, rows.classes)
             return replace(rows, validation=loader.load(nodes.PathSource(data.validation), columns))
         return rows if data.validation is None else _split(rows, data.validation)
     except RowFault as fault:
-        raise DataError(f"the data of `{member}` cannot be used: {fault}") from fault
+        told = f"the data of `{member}` cannot be used: {fault}"
+        raise DataError(told, code=fault.code, member=member, mend=fault.mend, option=option) from fault
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class _Loader:
             return rows
         check_rows(label, rows.x, rows.y, rows.sample_weight, self.signature)
         if self.targets and rows.y is None:
-            raise RowFault(f"{label} has no targets: {_how_to_name_targets(label)}")
+            raise RowFault("MG505", f"{label} has no targets", mend=_how_to_name_targets(label))
         self._warn_of_gaps(label, rows.y)
         return rows
 
@@ -136,21 +139,29 @@ class _Loader:
         suffix = path.suffix.lower()
         if suffix in (".tfrecord", ".tfrecords"):
             raise RowFault(
-                f"{path}: `.tfrecord` files are not supported yet. Expected {_KINDS}, or a factory `module:function` "
-                "that returns a `tf.data.Dataset`"
+                "MG503",
+                f"{path}: `.tfrecord` files are not supported yet",
+                mend=f"expected {_KINDS}, or a factory `module:function` that returns a `tf.data.Dataset`",
             )
         if suffix not in (".npz", ".npy", *TABLE_SUFFIXES):
-            raise RowFault(f"{path} is of no kind that can be read. Expected {_KINDS}, or a factory `module:function`")
+            raise RowFault(
+                "MG503",
+                f"{path} is of no kind that can be read",
+                mend=f"expected {_KINDS}, or a factory `module:function`",
+            )
         if not path.is_file():
-            raise RowFault(f"{path} is a folder" if path.is_dir() else f"the file {path} is missing{near_files(path)}")
+            told = f"{path} is a folder" if path.is_dir() else f"the file {path} is missing{near_files(path)}"
+            raise RowFault("MG502", told)
         if path.stat().st_size == 0:
-            raise RowFault(f"the file {path} is empty")
+            raise RowFault("MG509", f"the file {path} is empty")
         if suffix in TABLE_SUFFIXES:
             table = read_table(path, columns, self.signature, self.targets)
             return Rows(table.x, table.y, None, None, table.features, table.classes)
         if columns.targets or columns.features:
             raise RowFault(
-                f"`target=` and `features=` name columns of a table, and {path} holds arrays; leave them out"
+                "MG504",
+                f"`target=` and `features=` name columns of a table, and {path} holds arrays",
+                mend="leave them out",
             )
         if suffix == ".npz":
             return Rows(*read_npz(path, self.signature, self.targets))
@@ -161,14 +172,15 @@ class _Loader:
         try:
             found = call_factory(source, self.folder, seed=default_seed(self.member), allow_python=self.allow_python)
         except FactoryFault as fault:
-            raise RowFault(str(fault)) from fault
+            raise RowFault("MG513", str(fault)) from fault
         if isinstance(found, tf.data.Dataset):
             return Rows(found)
         if not isinstance(found, tuple) or len(found) not in (2, 3):
             got = f"a tuple of {len(found)}" if isinstance(found, tuple) else f"a {type(found).__qualname__}"
             raise RowFault(
-                f"the factory `{label}` returned {got}. Expected `(x, y)`, `(x, y, sample_weight)` or a "
-                "`tf.data.Dataset`"
+                "MG513",
+                f"the factory `{label}` returned {got}",
+                mend="expected `(x, y)`, `(x, y, sample_weight)` or a `tf.data.Dataset`",
             )
         x, y, weight = (*found, None) if len(found) == 2 else found
         inputs = [tensor.name for tensor in self.signature.inputs] if self.signature else []
@@ -205,17 +217,23 @@ def _split(rows: Rows, fraction: float) -> Rows:
     """Cuts the last rows off for validation, at the row where Keras' `validation_split` cuts."""
     if isinstance(rows.x, tf.data.Dataset):
         raise RowFault(
-            f"`validation={fraction}` cuts rows off arrays, and the factory returned a `tf.data.Dataset`. Give the "
-            "path of a file, or cut the dataset in the factory with `take` and `skip`"
+            "MG511",
+            f"`validation={fraction}` cuts rows off arrays, and the factory returned a `tf.data.Dataset`",
+            mend="give the path of a file, or cut the dataset in the factory with `take` and `skip`",
         )
     count = rows.num_rows or 0
     if not 0 < fraction < 1:
-        raise RowFault(f"`validation={fraction}` is no fraction. Expected a number between 0 and 1, both excluded")
+        raise RowFault(
+            "MG511",
+            f"`validation={fraction}` is no fraction",
+            mend="expected a number between 0 and 1, both excluded",
+        )
     cut = math.floor(count * (1.0 - fraction))
     if cut in (0, count):
         raise RowFault(
-            f"`validation={fraction}` of {count} row(s) leaves {cut} to train on and {count - cut} to validate on. "
-            "Expected at least one of each: give more rows or another fraction"
+            "MG511",
+            f"`validation={fraction}` of {count} row(s) leaves {cut} to train on and {count - cut} to validate on",
+            mend="expected at least one of each: give more rows or another fraction",
         )
 
     def part(arrays: Any, start: int, end: int) -> Any:

@@ -22,7 +22,7 @@ def parquet_columns(path: Path) -> list[str]:
     try:
         return list(parquet.read_schema(path).names)
     except Exception as error:  # pyarrow's own errors, which cannot be named where it is not installed
-        raise RowFault(f"{path} cannot be read as a Parquet file: {' '.join(str(error).split())}") from error
+        raise RowFault("MG503", f"{path} cannot be read as a Parquet file: {' '.join(str(error).split())}") from error
 
 
 def read_parquet(path: Path, names: Sequence[str]) -> dict[str, Array]:
@@ -40,19 +40,24 @@ def _pyarrow(path: Path) -> Any:
         return importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise RowFault(
-            f"{path} needs pyarrow to be read. Install it (`pip install pyarrow`), or save the rows as `.csv` or `.npz`"
+            "MG503",
+            f"{path} needs pyarrow to be read",
+            mend="install it (`pip install pyarrow`), or save the rows as `.csv` or `.npz`",
         ) from error
 
 
 def _column(path: Path, name: str, column: Any) -> Array:
     if column.null_count:
         raise RowFault(
-            f"the column `{name}` of {path} has {column.null_count} empty cell(s). Fill them, leave the rows out, or "
-            "leave the column out with `features=[...]`"
+            "MG510",
+            f"the column `{name}` of {path} has {column.null_count} empty cell(s)",
+            mend="fill them, leave the rows out, or leave the column out with `features=[...]`",
         )
     array = np.asarray(column.combine_chunks().to_numpy(zero_copy_only=False))
     if array.dtype.kind in "fiub":
         return array.astype(np.float64) if array.dtype.kind == "b" else array
     if all(isinstance(cell, str) for cell in array.tolist()):
         return array.astype(str)
-    raise RowFault(f"the column `{name}` of {path} is of the type {column.type}. Expected numbers or strings")
+    raise RowFault(
+        "MG510", f"the column `{name}` of {path} is of the type {column.type}", mend="expected numbers or strings"
+    )

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from composer.catalog import ModelSignature, TensorSignature
-from composer.graph.hints import listed
+from composer.graph.hints import listed, shown_shape
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arrays: TypeAlias = "Array | dict[str, Array]"
@@ -17,7 +17,18 @@ TEXT_KINDS = "USOT"  # kinds of NumPy types that hold strings
 
 
 class RowFault(Exception):  # noqa: N818 - never leaves `runtime`: `load_rows` adds the member's name
-    """Why a source gives no rows for a member, in words that name the file, the column and the mend."""
+    """Why a source gives no rows for a member, in words that name the file and the column.
+
+    Args:
+        code: of family MG5.
+        message: what is wrong.
+        mend: what to do, as a diagnostic's help has it; empty where the message says all.
+    """
+
+    def __init__(self, code: str, message: str, *, mend: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.mend = mend
 
 
 def as_array(label: str, value: Any) -> Array:
@@ -29,7 +40,7 @@ def as_array(label: str, value: Any) -> Array:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise RowFault(f"{label} is no array: {' '.join(str(error).split())}") from error
+        raise RowFault("MG506", f"{label} is no array: {' '.join(str(error).split())}") from error
     if array.dtype != object:
         return array
     flat = array.ravel().tolist()
@@ -37,8 +48,9 @@ def as_array(label: str, value: Any) -> Array:
         return array.astype(str) if all(isinstance(item, str) for item in flat) else array.astype(bytes)
     odd = next(item for item in flat if not isinstance(item, str | bytes))
     raise RowFault(
-        f"{label} holds Python objects (a {type(odd).__qualname__} among them). Expected numbers or strings in an "
-        "array whose rows have one shape"
+        "MG506",
+        f"{label} holds Python objects (a {type(odd).__qualname__} among them)",
+        mend="expected numbers or strings in an array whose rows have one shape",
     )
 
 
@@ -58,8 +70,9 @@ def named_inputs(label: str, value: Any, names: Sequence[str]) -> Arrays:
     if several:
         known = f"{len(names)} ({listed(names)})" if names else "an unknown number"
         raise RowFault(
-            f"{label} is a {type(value).__name__} of {len(value)}, and the model has {known} of them. Expected one "
-            "array, or a dict of arrays by name"
+            "MG506",
+            f"{label} is a {type(value).__name__} of {len(value)}, and the model has {known} of them",
+            mend="expected one array, or a dict of arrays by name",
         )
     return as_array(label, value)
 
@@ -79,18 +92,25 @@ def check_rows(label: str, x: Arrays, y: Arrays | None, weight: Array | None, si
     parts = {**_parts("x", x), **_parts("y", y), **_parts("sample_weight", weight)}
     for name, array in parts.items():
         if array.ndim == 0:
-            raise RowFault(f"`{name}` of {label} is a single value. Expected an array with the rows on its first axis")
+            raise RowFault(
+                "MG506",
+                f"`{name}` of {label} is a single value",
+                mend="expected an array with the rows on its first axis",
+            )
     lengths = {name: len(array) for name, array in parts.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
-        raise RowFault(f"the arrays of {label} differ in their number of rows: {listed}. Expected as many in each")
+        raise RowFault(
+            "MG508", f"the arrays of {label} differ in their number of rows: {listed}", mend="expected as many in each"
+        )
     if 0 in lengths.values():
-        raise RowFault(f"{label} has no rows")
+        raise RowFault("MG509", f"{label} has no rows")
     for name, array in _parts("y", y).items():
         if array.dtype.kind in TEXT_KINDS:
             raise RowFault(
-                f"`{name}` of {label} holds strings such as {str(array.ravel()[0])!r}. Expected numbers: give the "
-                "index of each class, or a table, whose strings become indices"
+                "MG507",
+                f"`{name}` of {label} holds strings such as {str(array.ravel()[0])!r}",
+                mend="expected numbers: give the index of each class, or a table, whose strings become indices",
             )
     if signature is not None:
         _check_inputs(label, x, signature.inputs)
@@ -108,21 +128,25 @@ def _check_inputs(label: str, x: Arrays, inputs: tuple[TensorSignature, ...]) ->
         unknown = [name for name in x if name not in {tensor.name for tensor in inputs}]
         if missing or unknown:
             raise RowFault(
-                f"the inputs of {label} are {listed(x)}, those of the model {listed(t.name for t in inputs)}. "
-                "Expected the same names"
+                "MG506",
+                f"the inputs of {label} are {listed(x)}, those of the model {listed(t.name for t in inputs)}",
+                mend="expected the same names",
             )
         pairs = [(f"x_{tensor.name}", x[tensor.name], tensor) for tensor in inputs]
     elif len(inputs) > 1:
         raise RowFault(
-            f"{label} has one array for a model with the inputs {listed(t.name for t in inputs)}. Expected one for each"
+            "MG506",
+            f"{label} has one array for a model with the inputs {listed(t.name for t in inputs)}",
+            mend="expected one for each",
         )
     else:
         pairs = [("x", x, tensor) for tensor in inputs]
     for name, array, tensor in pairs:
         if tensor.shape is not None and not _fits(array.shape[1:], tensor.shape[1:]):
             raise RowFault(
-                f"a row of `{name}` of {label} has the shape {_shape(array.shape[1:])}, and the model takes "
-                f"{_shape(tensor.shape[1:])}"
+                "MG506",
+                f"a row of `{name}` of {label} has the shape {shown_shape(array.shape[1:])}, and the model takes "
+                f"{shown_shape(tensor.shape[1:])}",
             )
         _check_kind(label, name, array, tensor)
 
@@ -140,11 +164,7 @@ def _check_kind(label: str, name: str, array: Array, tensor: TensorSignature) ->
     text = array.dtype.kind in TEXT_KINDS
     if text != (tensor.dtype == "string"):
         raise RowFault(
+            "MG506",
             f"`{name}` of {label} holds {'strings' if text else 'numbers'}, and the model's input `{tensor.name}` "
-            f"takes {tensor.dtype}"
+            f"takes {tensor.dtype}",
         )
-
-
-def _shape(dims: Sequence[int | None]) -> str:
-    inside = ", ".join("any" if dim is None else str(dim) for dim in dims)
-    return f"({inside},)" if len(dims) == 1 else f"({inside})"

@@ -69,7 +69,7 @@ def read_table(path: Path, columns: Columns, signature: ModelSignature | None, t
         target_names = ()  # some are there, some are not: without targets none is needed
     features = columns.features or tuple(name for name in names if name not in wanted)
     if not features:
-        raise RowFault(f"{path} has no feature columns: all of {listed(names)} are targets")
+        raise RowFault("MG504", f"{path} has no feature columns: all of {listed(names)} are targets")
     ignored = [name for name in names if name not in features and name not in target_names]
     strings = {*_text_features(features, signature), *(columns.classes or {})} - set(ignored)
     found = (
@@ -78,7 +78,7 @@ def read_table(path: Path, columns: Columns, signature: ModelSignature | None, t
         else read_parquet(path, [*features, *target_names])
     )
     if not len(found[features[0]]):
-        raise RowFault(f"{path} has no rows below its column names")
+        raise RowFault("MG509", f"{path} has no rows below its column names")
     classes: dict[str, tuple[str, ...]] = {}
     y = [_target(path, name, found[name], columns.classes, classes) for name in target_names]
     return Table(
@@ -93,7 +93,7 @@ def _require(path: Path, names: list[str], wanted: tuple[str, ...], kind: str) -
     missing = [name for name in wanted if name not in names]
     if missing:
         raise RowFault(
-            f"{path} has no column `{missing[0]}` (a {kind}); it has {listed(names)}{near(missing[0], names)}"
+            "MG504", f"{path} has no column `{missing[0]}` (a {kind}); it has {listed(names)}{near(missing[0], names)}"
         )
 
 
@@ -114,14 +114,17 @@ def _features(
         width = inputs[0].shape[1:] if inputs and inputs[0].shape else None
         if width is not None and len(width) == 1 and width[0] not in (None, len(features)):
             raise RowFault(
-                f"{path} has {len(features)} feature columns ({listed(features)}), and the model takes {width[0]}. "
-                "Name the right ones with `features=[...]`"
+                "MG506",
+                f"{path} has {len(features)} feature columns ({listed(features)}), and the model takes {width[0]}",
+                mend="name the right ones with `features=[...]`",
             )
         return np.stack([_feature(path, name, found[name], dtype) for name in features], axis=1)
     if {tensor.name for tensor in inputs} != set(features):
         raise RowFault(
+            "MG506",
             f"the model has the inputs {listed(t.name for t in inputs)}, and the feature columns of {path} are "
-            f"{listed(features)}. Expected one column for each input, of its name; give wider inputs as `.npz`"
+            f"{listed(features)}",
+            mend="expected one column for each input, of its name; give wider inputs as `.npz`",
         )
     return {tensor.name: _feature(path, tensor.name, found[tensor.name], tensor.dtype)[:, None] for tensor in inputs}
 
@@ -132,8 +135,9 @@ def _feature(path: Path, name: str, column: Array, dtype: str) -> Array:
         return column.astype(str)
     if column.dtype.kind not in "fiub":
         raise RowFault(
-            f"the column `{name}` of {path} holds strings such as {str(column[0])!r}, and it is a feature. Turn it "
-            "into numbers, name it as `target=`, or leave it out with `features=[...]`"
+            "MG510",
+            f"the column `{name}` of {path} holds strings such as {str(column[0])!r}, and it is a feature",
+            mend="turn it into numbers, name it as `target=`, or leave it out with `features=[...]`",
         )
     if not np.issubdtype(np.dtype(dtype), np.integer):
         return column.astype(np.float32)
@@ -141,7 +145,8 @@ def _feature(path: Path, name: str, column: Array, dtype: str) -> Array:
     if not np.array_equal(whole, column):
         row = int(np.flatnonzero(whole != column)[0])
         raise RowFault(
-            f"the column `{name}` of {path} holds {column[row]} in row {row}, and the model's input takes {dtype}"
+            "MG510",
+            f"the column `{name}` of {path} holds {column[row]} in row {row}, and the model's input takes {dtype}",
         )
     return whole.astype(dtype)
 
@@ -166,8 +171,9 @@ def _target(
     unknown = [label for label in found.tolist() if label not in known]
     if unknown:
         raise RowFault(
+            "MG510",
             f"the column `{name}` of {path} holds the class {unknown[0]!r}, and the training rows have only "
-            f"{listed(known)}"
+            f"{listed(known)}",
         )
     classes[name] = known
     return np.searchsorted(np.array(known), strings).astype(np.int64)
@@ -181,8 +187,9 @@ def _check_classes(path: Path, name: str, labels: list[str]) -> None:
         return
     odd = gap if gap is not None else next((label for label in labels if not is_number(label)), "")
     raise RowFault(
-        f"the column `{name}` of {path}, a target, holds {odd!r} among its values. Expected numbers alone, or the "
-        "names of classes: fill the gaps or leave their rows out"
+        "MG510",
+        f"the column `{name}` of {path}, a target, holds {odd!r} among its values",
+        mend="expected numbers alone, or the names of classes: fill the gaps or leave their rows out",
     )
 
 
@@ -195,8 +202,9 @@ def _joined_targets(
     if len(outputs) > 1:
         if set(outputs) != set(names):
             raise RowFault(
-                f"the model has the outputs {listed(outputs)}, and the target columns of {path} are {listed(names)}. "
-                "Expected one column for each output, of its name; give wider targets as `.npz`"
+                "MG507",
+                f"the model has the outputs {listed(outputs)}, and the target columns of {path} are {listed(names)}",
+                mend="expected one column for each output, of its name; give wider targets as `.npz`",
             )
         return dict(zip(names, targets, strict=True))
     return targets[0] if len(targets) == 1 else np.stack(targets, axis=1)

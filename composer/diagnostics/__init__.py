@@ -8,6 +8,7 @@ from composer.diagnostics.codes import FAMILIES as FAMILIES
 from composer.diagnostics.diagnostic import Diagnostic as Diagnostic
 from composer.diagnostics.diagnostic import Severity as Severity
 from composer.diagnostics.near import did_you_mean as did_you_mean
+from composer.diagnostics.near import near_files as near_files
 from composer.diagnostics.near import near_names as near_names
 from composer.diagnostics.near import quoted_list as quoted_list
 from composer.diagnostics.report import render_json as render_json

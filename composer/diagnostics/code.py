@@ -42,7 +42,8 @@ class Code:
         if self.why:
             parts.append(self.why)
         if self.example:
-            parts.append("Example:\n\n" + "\n".join(f"    {line}".rstrip() for line in self.example.splitlines()))
+            lines = "\n".join(f"    {line}".rstrip() for line in self.example.splitlines())
+            parts.append(f"Example of the fault:\n\n{lines}")
         if self.mend:
             parts.append(f"Mend: {self.mend}")
         return "\n\n".join(parts) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 MOST_EDITS = 2
 MOST_NAMES = 3
@@ -73,3 +74,23 @@ def join_words(words: Sequence[str], conjunction: str = "or") -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
+def near_files(path: Path) -> tuple[str, ...]:
+    """The names of files like a missing one, in its folder.
+
+    Names are compared without their suffix, since files of one kind share it; where there are near files of the kind
+    that is missing, no other kind is meant.
+
+    Example:
+        >>> (folder / "wine.csv").touch()
+        >>> near_files(folder / "wines.csv")
+        ('wine.csv',)
+    """
+    try:
+        entries = sorted(entry.name for entry in path.parent.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return ()
+    stems = near_names(path.stem, [Path(name).stem for name in entries])
+    names = [name for stem in stems for name in entries if Path(name).stem == stem and not name.endswith(".mgpu")]
+    return tuple(([name for name in names if Path(name).suffix == path.suffix] or names)[:MOST_NAMES])

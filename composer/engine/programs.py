@@ -136,7 +136,8 @@ class JointProgram:
             if name is None:
                 raise
             told = operation_fault(error)
-            raise DataError(f"a step of `{name}` failed on its rows: {told} (at {'/'.join(scopes[-3:])})") from error
+            told = f"a step of `{name}` failed on its rows: {told} (at {'/'.join(scopes[-3:])})"
+            raise DataError(told, code="MG514", member=name) from error
 
     def _trace(self, member: MemberStep) -> None:
         """Trace a member's step by itself: what it makes on first use (metrics, seed states) must not be made in a

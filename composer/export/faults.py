@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from composer.diagnostics import Diagnostic, render_text
 from composer.errors import ExportError
@@ -18,6 +19,16 @@ def export_error(code: str, message: str, *help: str, notes: tuple[str, ...] = (
         notes: further facts.
     """
     return export_errors([Diagnostic(code, message, help=help, notes=notes)])
+
+
+def not_written(base: Path, why: str) -> ExportError:
+    """An `ExportError` for a version that cannot be written into `base`."""
+    return export_error(
+        "MG605",
+        f"cannot write a version into {base}: {why}",
+        "give a folder that can be written, on a disk with room for all weights",
+        notes=("nothing was written, and earlier versions are as they were",),
+    )
 
 
 def export_errors(diagnostics: list[Diagnostic]) -> ExportError:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from composer.errors import ComposerError
 from composer.export.device_strings import strip_device_strings
-from composer.export.faults import export_error, export_errors, reason
+from composer.export.faults import export_error, export_errors, not_written, reason
 from composer.export.names import reserved_name_faults
 from composer.export.protocols import Exportable
 from composer.export.records import write_records
@@ -98,9 +98,4 @@ def _write_errors(base: Path) -> Iterator[None]:
     except (OSError, tf.errors.OpError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         where = getattr(error, "filename", None)
-        raise export_error(
-            "MG605",
-            f"cannot write a version into {base}: {' '.join(str(why).split())}" + (f" ({where})" if where else ""),
-            "give a folder that can be written, on a disk with room for all weights",
-            notes=("nothing was written, and earlier versions are as they were",),
-        ) from error
+        raise not_written(base, " ".join(str(why).split()) + (f" ({where})" if where else "")) from error

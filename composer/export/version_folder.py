@@ -17,9 +17,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from composer.export.faults import export_error
+from composer.export.faults import export_error, not_written
 
 PREFIX = ".tmp-"
+
+
+def check_export_place(base: Path) -> None:
+    """Refuse a folder that no version can be written into, before any work is done for it. Nothing is made.
+
+    Raises:
+        ExportError: MG605, it says which folder or file is in the way.
+    """
+    existing = next(place for place in (base, *base.absolute().parents) if os.path.lexists(place))
+    if not existing.is_dir():
+        raise not_written(base, f"{existing} is no folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise not_written(base, f"{existing} may not be written to")
 
 
 def versions(base: Path) -> list[int]:

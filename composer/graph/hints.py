@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from composer.diagnostics.near import near_files as near_file_names
 from composer.diagnostics.near import near_names, quoted_list
 
 
@@ -22,21 +23,14 @@ def near(name: str, candidates: Iterable[str]) -> str:
 def near_files(path: Path) -> str:
     """A hint for a missing file: names like it in its folder, or that the folder is missing as well; else nothing.
 
-    Names are compared without their suffix, since files of one kind share it; where there are near files of the kind
-    that is missing, no other kind is meant.
-
     Example:
         >>> (folder / "wine.csv").touch()
         >>> near_files(folder / "wines.csv")
         '; did you mean `wine.csv`?'
     """
-    folder = path.parent
-    if not folder.is_dir():
-        return f". The folder {folder} is missing as well"
-    entries = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    stems = near_names(path.stem, [Path(name).stem for name in entries])
-    names = [name for stem in stems for name in entries if Path(name).stem == stem and not name.endswith(".mgpu")]
-    names = ([name for name in names if Path(name).suffix == path.suffix] or names)[:3]
+    if not path.parent.is_dir():
+        return f". The folder {path.parent} is missing as well"
+    names = near_file_names(path)
     return f"; did you mean {quoted_list(names)}?" if names else ""
 
 
@@ -45,3 +39,9 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(f"`{name}`" for name in names[:most]) + more
+
+
+def shown_shape(dims: Sequence[int | None]) -> str:
+    """A shape as Python writes it: `(4,)`, `(any, 3)`."""
+    inside = ", ".join("any" if dim is None else str(dim) for dim in dims)
+    return f"({inside},)" if len(dims) == 1 else f"({inside})"

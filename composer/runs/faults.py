@@ -9,17 +9,23 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from composer.diagnostics import Diagnostic
 from composer.engine.programs import operation_fault
 from composer.errors import ComposerError, DataError, GraphError
+from composer.runs.row_faults import place_of
 from composer.runtime.faults import MemberFault
+from composer.runtime.members import Member
+from composer.source import SourceText
 
 
 @contextmanager
-def faults_told(path: Path) -> Iterator[None]:
+def faults_told(path: Path, members: Mapping[str, Member], source: SourceText) -> Iterator[None]:
     """Turn what the spec or the machine is at fault for into a `ComposerError`; a bug of our own stays what it is.
 
     Args:
         path: the run folder.
+        members: by name.
+        source: the spec.
 
     Raises:
         ComposerError: a device's memory is full, a batch cannot be computed, or a callback of the spec fails.
@@ -31,8 +37,11 @@ def faults_told(path: Path) -> Iterator[None]:
     except ComposerError as error:
         if error.__cause__ is None or isinstance(error.__cause__, OSError):
             raise  # what could not be written is not kept
-        kind = DataError if isinstance(error, DataError) else ComposerError
-        raise kind(f"{error}. {kept}") from error
+        if not isinstance(error, DataError):
+            raise ComposerError(f"{error}. {kept}") from error
+        span = place_of(members[error.member].plan.member) if error.member in members else None
+        told = Diagnostic(error.code, error.fault, span, source, notes=(f"{kept[0].lower()}{kept[1:]}",))
+        raise DataError(f"{error}. {kept}", (told,), code=error.code, member=error.member) from error
     except Exception as error:
         if isinstance(error, tf.errors.ResourceExhaustedError):
             raise GraphError(

@@ -14,11 +14,13 @@ from composer.data_files.files import Rows
 from composer.errors import ComposerWarning, DataError, GraphError
 from composer.graph.models import is_servable_only
 from composer.graph.views import overrides
+from composer.runs.row_faults import RowFaults
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.data import member_data, weighted_by_class
 from composer.runtime.members import ByMember, Member
 from composer.runtime.sharing import check_shared
+from composer.source import SourceText
 
 
 def check_trainable(members: Mapping[str, Member]) -> None:
@@ -78,34 +80,55 @@ def check_labels(member: Member, rows: Rows) -> None:
             wrong = lowest if lowest < 0 else highest
             raise DataError(
                 f"the targets of `{member.name}` hold the class {wrong:g}, but its model tells {classes} classes "
-                f"apart, 0 to {classes - 1}. Number the classes from 0, or give the model an output for each class"
+                f"apart, 0 to {classes - 1}",
+                code="MG507",
+                member=member.name,
+                mend="number the classes from 0, or give the model an output for each class",
             )
 
 
-def check_arguments(members: Mapping[str, Member], arguments: Mapping[str, Mapping[str, Any]]) -> None:
+def check_arguments(
+    members: Mapping[str, Member], arguments: Mapping[str, Mapping[str, Any]], source: SourceText
+) -> None:
     """Refuse rows and batch sizes that `joint.fit` would refuse.
 
     Args:
         members: by name.
         arguments: of `joint.fit`, each by member.
+        source: the spec.
 
     Raises:
-        DataError: it names the member.
+        DataError: its diagnostics name the members.
     """
+    faults = RowFaults(members, source)
     with gaps_told():
         for argument in ("x", "validation_data"):
             for name, rows in arguments.get(argument, {}).items():
-                (data,) = member_data(ByMember({name: (name,)}), {name: rows}).values()
-                check_rows(members[name], data, targets=True)
-                weights = members[name].plan.member.train.class_weight
-                if weights is not None and argument == "x":
-                    weighted_by_class(name, data, cast("dict[int, float]", weights.to_dict()))
+                with faults.of(name, "validation" if argument == "validation_data" else ""):
+                    _check_rows(members[name], rows, is_validation=argument == "validation_data")
     for name, size in arguments.get("batch_size", {}).items():
-        group = members[name].plan.member.group
-        if isinstance(group, int) and size % group:
-            raise DataError(
-                f"the batch of `{name}` must hold whole groups of {group} rows. Received: {size} rows a batch"
-            )
+        with faults.of(name):
+            _check_group(members[name], size)
+    faults.raise_errors()
+
+
+def _check_rows(member: Member, rows: Any, *, is_validation: bool) -> None:
+    (data,) = member_data(ByMember({member.name: (member.name,)}), {member.name: rows}).values()
+    check_rows(member, data, targets=True)
+    weights = member.plan.member.train.class_weight
+    if weights is not None and not is_validation:
+        weighted_by_class(member.name, data, cast("dict[int, float]", weights.to_dict()))
+
+
+def _check_group(member: Member, batch_size: int) -> None:
+    group = member.plan.member.group
+    if isinstance(group, int) and batch_size % group:
+        raise DataError(
+            f"the batch of `{member.name}` must hold whole groups of {group} rows. Received: {batch_size} rows a batch",
+            code="MG512",
+            member=member.name,
+            option="batch",
+        )
 
 
 @contextmanager

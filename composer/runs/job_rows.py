@@ -18,39 +18,43 @@ from composer.graph.hints import listed, near
 from composer.graph.signatures import output_structure, own_names
 from composer.language.nodes import PathSource
 from composer.runs.job_checks import check_labels
+from composer.runs.row_faults import RowFaults
 from composer.runs.run_folder import MemberRecord
 from composer.runtime.members import Member
+from composer.source import SourceText
 
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel
 
 
-def training_rows(joint: ComposedModel, folder: Path, *, allow_python: bool = False) -> dict[str, Rows]:
+def training_rows(joint: ComposedModel, source: SourceText, *, allow_python: bool = False) -> dict[str, Rows]:
     """The rows of every member, with those to validate on, from its `data` statement.
 
     Copies that read the same file share its arrays.
 
     Args:
         joint: whose members have a `data` statement each.
-        folder: the spec's folder.
+        source: the spec.
         allow_python: whether factories may run.
 
     Raises:
-        DataError: rows are missing or do not fit; it names the member.
+        DataError: rows are missing or do not fit; its diagnostics name the members.
     """
     rows: dict[str, Rows] = {}
+    faults = RowFaults(joint.members, source)
     read: list[tuple[DataSource, ModelSignature, Rows]] = []
     for name, member in joint.members.items():
         data = member.plan.member.data
-        if data is None:
-            raise DataError(f'no data for `{name}`. Add `data {member.plan.member.branch} = "..."` to the spec')
-        found = next((r for source, signature, r in read if source == data and signature == member.signature), None)
-        if found is None:
-            found = load_rows(name, data, folder, member.signature, allow_python=allow_python)
-            if isinstance(data.source, PathSource):  # what a factory returns may depend on the member's seed
-                read.append((data, member.signature, found))
-        check_labels(member, found)
-        rows[name] = found
+        assert data is not None  # `check_has_data` has seen to it
+        with faults.of(name):
+            found = next((r for seen, signature, r in read if seen == data and signature == member.signature), None)
+            if found is None:
+                found = load_rows(name, data, source.folder, member.signature, allow_python=allow_python)
+                if isinstance(data.source, PathSource):  # what a factory returns may depend on the member's seed
+                    read.append((data, member.signature, found))
+            check_labels(member, found)
+            rows[name] = found
+    faults.raise_errors()
     return rows
 
 
@@ -74,7 +78,8 @@ def given_rows(
     for key, path in files.items():
         if key not in joint.members and key not in branches:
             known = list(dict.fromkeys([*joint.members, *branches]))
-            raise DataError(f"there is no member `{key}` to predict with; there are {listed(known)}{near(key, known)}")
+            told = f"there is no member `{key}` to predict with; there are {listed(known)}{near(key, known)}"
+            raise DataError(told, code="MG206")
         for name in [key] if key in joint.members else branches[key]:
             record = (records or {}).get(name, MemberRecord())
             source = _source_of(joint.members[name], path, record)

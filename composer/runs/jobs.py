@@ -91,11 +91,11 @@ def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJo
     if options.seed is not None:
         tree = with_seed(tree, options.seed)
     joint = build_joint(tree, source, {}, graph=options.graph, allow_python=options.allow_python)
-    check_has_data(joint.plan)
+    check_has_data(joint.plan, source)
     check_trainable(joint.members)
-    rows = training_rows(joint, source.folder, allow_python=options.allow_python)
+    rows = training_rows(joint, source, allow_python=options.allow_python)
     job = FitJob(source, options, joint, rows)
-    check_arguments(joint.members, joint_arguments(job))
+    check_arguments(joint.members, joint_arguments(job), source)
     return job
 
 
@@ -134,7 +134,7 @@ def run_fit(
     callbacks["*"] = [*stopping, *callbacks["*"]]
     interrupted = False
     try:
-        with faults_told(path), recorder, gaps_told():
+        with faults_told(path, job.joint.members, job.source), recorder, gaps_told():
             history = job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
             raise_faults(history.faults)
     except KeyboardInterrupt:

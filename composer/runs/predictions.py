@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from composer.data_files.row_checks import Array
-from composer.errors import ComposerError
-from composer.runs.atomic_files import make_folder, write_atomically
+from composer.runs.run_files import check_prediction_files, prediction_files
+from composer.runtime.atomic_files import make_folder, write_atomically
 
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # the same predictions make the same file
 
@@ -33,15 +33,8 @@ def write_predictions(folder: Path, predictions: Mapping[str, Any], *, force: bo
     Raises:
         ComposerError: a file exists, or cannot be written.
     """
-    files = {
-        name: folder / (f"{name}.npz" if keras.tree.is_nested(value) else f"{name}.npy")
-        for name, value in predictions.items()
-    }
-    there = [path for path in files.values() if path.exists()]
-    if there and not force:
-        raise ComposerError(
-            f"{there[0]} exists already. Choose another folder with `-o`, or replace the file with `--force`"
-        )
+    check_prediction_files(folder, list(predictions), force=force)
+    files = {name: prediction_files(folder, name)[keras.tree.is_nested(value)] for name, value in predictions.items()}
     make_folder(folder)
     for name, path in files.items():
         write = _write_npz if path.suffix == ".npz" else _write_npy

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from composer.compiler import ir
+from composer.compiler.faults import Faults
+from composer.compiler.named_files import report_missing_files
 from composer.compiler.plan import Plan
-from composer.diagnostics import quoted_list
+from composer.diagnostics import near_files, quoted_list, render_text
 from composer.errors import DataError, GraphError
+from composer.source import SourceText
 
 
 def check_has_models(plan: Plan) -> None:
@@ -23,20 +28,63 @@ def check_has_models(plan: Plan) -> None:
         )
 
 
-def check_has_data(plan: Plan) -> None:
+def check_has_data(plan: Plan, source: SourceText) -> None:
     """Refuse a plan with members that have no rows to train on.
 
     Raises:
-        DataError: it names them and the statements to add.
+        DataError: with a diagnostic for each branch, which names the statement to add.
     """
-    missing = [placed.member for placed in plan.members if placed.member.data is None]
-    if missing:
-        names = [member.name for member in missing]
-        branches = list(dict.fromkeys(member.branch for member in missing))[:8]
-        raise DataError(
-            f"no data for {quoted_list(names[:8], 'and')}{_more(names[8:])}, and `fit` trains all members. "
-            f"Add to the spec:\n" + "\n".join(f'    data {branch} = "{branch}.npz"' for branch in branches)
+    missing: dict[str, list[ir.Member]] = {}
+    for placed in plan.members:
+        if placed.member.data is None:
+            missing.setdefault(placed.member.branch, []).append(placed.member)
+    faults = Faults(source)
+    for branch, members in missing.items():
+        names = [member.name for member in members]
+        faults.error(
+            "MG501",
+            f"no data for {quoted_list(names[:8], 'and')}{_more(names[8:])}, and `fit` trains all members",
+            members[0].span,
+            help=(f'add to the spec: data {branch} = "{branch}.npz"',),
         )
+    if errors := faults.errors:
+        raise DataError(render_text(errors), errors, code="MG501")
+
+
+def check_has_files(plan: Plan, source: SourceText, *, data: bool = True) -> None:
+    """Refuse a plan with models or rows whose files are not there.
+
+    Args:
+        plan: of the spec.
+        source: the spec.
+        data: whether its rows are needed.
+
+    Raises:
+        SpecError: with a diagnostic for each file.
+    """
+    faults = Faults(source)
+    report_missing_files(plan.composition, source.folder, faults, data=data)
+    faults.raise_errors()
+
+
+def check_given_files(files: Mapping[str, Path]) -> None:
+    """Refuse files of rows that are not there.
+
+    Args:
+        files: by member or branch, as the command line names them.
+
+    Raises:
+        DataError: it names the first that is missing.
+    """
+    for name, path in files.items():
+        if not path.exists():
+            near = near_files(path)
+            raise DataError(
+                f"the data of `{name}` cannot be used: the file {path} is missing",
+                code="MG502",
+                member=name,
+                mend=f"did you mean {quoted_list(near)}?" if near else "correct the path",
+            )
 
 
 def _more(rest: Sequence[str]) -> str:

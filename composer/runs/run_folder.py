@@ -14,7 +14,6 @@ Every file appears whole or not at all, so a run that is cut off leaves the last
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -30,17 +29,16 @@ from composer.compiler.plan import Plan
 from composer.errors import ComposerError
 from composer.graph.hints import listed, near
 from composer.graph.saved_models import is_servable_only
-from composer.runs.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runs.curves import draw_curves
 from composer.runs.histories import Histories, histories_from_json, histories_to_csv, histories_to_json
+from composer.runs.run_files import FILES, HISTORY, RUN, SPEC, check_is_run, check_run_place
+from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.settings import CALLBACK_FOLDER
 from composer.version import __version__
 
 FORMAT_VERSION = 1
 State: TypeAlias = Literal["running", "finished", "interrupted", "failed"]
 
-_RUN, _SPEC, _HISTORY = "run.json", "spec.mgpu", "history.json"
-_FILES = (_RUN, _SPEC, "plan.txt", "plan.json", "history.csv", _HISTORY, "curves.svg", "curves.png")
 _FOLDERS = ("models", CALLBACK_FOLDER)
 
 
@@ -128,21 +126,6 @@ class RunFolder:
 
     path: Path
 
-    @staticmethod
-    def check(path: Path, *, force: bool = False) -> None:
-        """Refuses what `create` would refuse, before any work is done for it. Nothing is made or removed.
-
-        Raises:
-            ComposerError: the folder holds something, or cannot be written.
-        """
-        if path.exists() and not path.is_dir():
-            raise ComposerError(f"{path} is a file. Choose a folder for the run with `-o`")
-        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
-        if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
-            raise ComposerError(f"{existing} cannot be written. Choose a folder that you may write to with `-o`")
-        if path.is_dir() and any(path.iterdir()):
-            _check_replaceable(path, force)
-
     @classmethod
     def create(cls, path: Path, *, force: bool = False) -> RunFolder:
         """Makes the folder of a new run.
@@ -155,7 +138,7 @@ class RunFolder:
         Raises:
             ComposerError: the folder holds something, or cannot be made.
         """
-        cls.check(path, force=force)
+        check_run_place(path, force=force)
         if path.is_dir() and any(path.iterdir()):
             _clear(path)
         make_folder(path)
@@ -167,7 +150,7 @@ class RunFolder:
 
     def write_spec(self, text: str) -> None:
         """Writes the spec as it was given."""
-        write_text_atomically(self.path / _SPEC, text)
+        write_text_atomically(self.path / SPEC, text)
 
     def write_plan(self, plan: Plan) -> None:
         """Writes the plan as text and as JSON."""
@@ -197,12 +180,12 @@ class RunFolder:
             "versions": versions(),
             "members": members,
         }
-        write_text_atomically(self.path / _RUN, json.dumps(document, indent=1, default=str) + "\n")
+        write_text_atomically(self.path / RUN, json.dumps(document, indent=1, default=str) + "\n")
 
     def write_history(self, histories: Histories) -> None:
         """Writes `history.csv` (member, epoch, metric, value) and `history.json` (by member)."""
         write_text_atomically(self.path / "history.csv", histories_to_csv(histories))
-        write_text_atomically(self.path / _HISTORY, histories_to_json(histories))
+        write_text_atomically(self.path / HISTORY, histories_to_json(histories))
 
     def write_curves(self, histories: Histories) -> None:
         """Draws the learning curves as `curves.svg` and `curves.png`."""
@@ -285,14 +268,12 @@ def read_run(path: Path) -> Run:
     Raises:
         ComposerError: it is missing, is no run folder, or is damaged.
     """
-    if not (path / _RUN).is_file():
-        what = "holds no `run.json`" if path.is_dir() else "is a file" if path.exists() else "does not exist"
-        raise ComposerError(f"{path} is no run folder: it {what}. Expected the folder that `composer fit -o` wrote")
+    check_is_run(path)
     try:
-        record = _record(json.loads((path / _RUN).read_text(encoding="utf-8")))
-        history = path / _HISTORY
+        record = _record(json.loads((path / RUN).read_text(encoding="utf-8")))
+        history = path / HISTORY
         histories = histories_from_json(history.read_text(encoding="utf-8")) if history.is_file() else {}
-        spec = path / _SPEC
+        spec = path / SPEC
         text = spec.read_text(encoding="utf-8") if spec.is_file() else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ComposerError(f"the run folder {path} is damaged: {type(error).__name__}: {error}") from error
@@ -316,25 +297,12 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _check_replaceable(path: Path, force: bool) -> None:
-    if not (path / _RUN).is_file():
-        entry = sorted(entry.name for entry in path.iterdir())[0]
-        raise ComposerError(
-            f"the folder {path} holds files that are no run (`{entry}`). Choose a new or an empty folder with `-o`"
-            + ("; `--force` replaces only an earlier run" if force else "")
-        )
-    if not force:
-        raise ComposerError(
-            f"the folder {path} holds an earlier run. Choose another with `-o`, or replace that run with `--force`"
-        )
-
-
 def _clear(path: Path) -> None:
     try:
         for name in _FOLDERS:
             if (path / name).is_dir():
                 shutil.rmtree(path / name)
-        for name in reversed(_FILES):  # `run.json` last: until then it is still a run
+        for name in reversed(FILES):  # `run.json` last: until then it is still a run
             (path / name).unlink(missing_ok=True)
     except OSError as error:
         raise ComposerError(f"the earlier run in {path} cannot be removed: {error.strerror}") from error

@@ -10,6 +10,7 @@ import tensorflow as tf
 from composer.catalog import TensorSignature
 from composer.diagnostics import near_names
 from composer.errors import DataError
+from composer.graph.hints import shown_shape
 from composer.runtime.data import MemberData
 from composer.runtime.members import Member
 from composer.runtime.target_checks import check_targets, is_string
@@ -32,7 +33,12 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
     x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data.dataset)
     _check_inputs(member, x)
     if targets and y is None and getattr(member.trainer, "loss", None) is not None:
-        raise DataError(f"`{member.name}` has a loss but no targets. Pass its rows as (x, y)")
+        raise DataError(
+            f"`{member.name}` has a loss but no targets",
+            code="MG505",
+            member=member.name,
+            mend="pass its rows as (x, y)",
+        )
     if data.dataset is None:
         _check_lengths(member.name, data)
     if targets and y is not None:
@@ -45,8 +51,10 @@ def _dataset_parts(member: Member, dataset: Any) -> tuple[Any, Any]:
     first, wanted = keras.tree.flatten(x)[0], member.signature.inputs[0]
     if wanted.shape is not None and first.shape.rank == len(wanted.shape) - 1 and wanted.shape[-1] != 1:
         raise DataError(
-            f"the dataset of `{member.name}` yields single rows of shape {tuple(first.shape)}; batches are needed. "
-            "Add `.batch(32)` to it"
+            f"the dataset of `{member.name}` yields single rows of shape {tuple(first.shape)}; batches are needed",
+            code="MG506",
+            member=member.name,
+            mend="add `.batch(32)` to it",
         )
     return x, y
 
@@ -57,7 +65,9 @@ def _check_inputs(member: Member, x: Any) -> None:
     if len(leaves) != len(wanted):
         raise DataError(
             f"`{member.name}` takes {len(wanted)} inputs ({', '.join(tensor.name for tensor in wanted)}). Received: "
-            f"{len(leaves)}"
+            f"{len(leaves)}",
+            code="MG506",
+            member=member.name,
         )
     for tensor, leaf in zip(wanted, leaves, strict=True):
         _check_input(member.name, tensor, leaf)
@@ -72,7 +82,8 @@ def _input_leaves(member: Member, x: Any) -> list[Any]:
         if key not in names:
             near = near_names(str(key), names)
             hint = f"Did you mean `{near[0]}`? " if near else ""
-            raise DataError(f"`{member.name}` has no input `{key}`. {hint}Its inputs are: {', '.join(names)}")
+            told = f"`{member.name}` has no input `{key}`. {hint}Its inputs are: {', '.join(names)}"
+            raise DataError(told, code="MG506", member=member.name)
     return [x[name] for name in names if name in x]
 
 
@@ -81,21 +92,28 @@ def _check_input(name: str, wanted: TensorSignature, leaf: Any) -> None:
     strings = is_string(leaf)
     if strings != (wanted.dtype == "string"):
         kind = "strings" if strings else "numbers"
-        raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: {kind}")
-    if _is_complex(leaf.dtype) and not _is_complex(wanted.dtype):
-        raise DataError(f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: complex numbers")
-    if isinstance(leaf, (tf.RaggedTensor, tf.RaggedTensorSpec)) and wanted.shape and None not in wanted.shape[1:]:
+        received = kind
+    elif _is_complex(leaf.dtype) and not _is_complex(wanted.dtype):
+        received = "complex numbers"
+    elif isinstance(leaf, (tf.RaggedTensor, tf.RaggedTensorSpec)) and wanted.shape and None not in wanted.shape[1:]:
         raise DataError(
-            f"input `{wanted.name}` of `{name}` takes rows of shape {_rows(wanted.shape)}. Received: a RaggedTensor, "
-            "whose rows differ in length. Pad them: `.to_tensor()`"
+            f"input `{wanted.name}` of `{name}` takes rows of shape {shown_shape(wanted.shape[1:])}. Received: a "
+            "RaggedTensor, whose rows differ in length",
+            code="MG506",
+            member=name,
+            mend="pad them: `.to_tensor()`",
         )
-    if wanted.shape is None or _fits(shape, wanted.shape):
+    elif wanted.shape is None or _fits(shape, wanted.shape):
         return
-    raise DataError(
-        f"input `{wanted.name}` of `{name}` takes rows of shape {_rows(wanted.shape)}. Received: rows of shape "
-        f"{_rows(shape)} "
-        f"(the whole array is {shape})"
-    )
+    else:
+        raise DataError(
+            f"input `{wanted.name}` of `{name}` takes rows of shape {shown_shape(wanted.shape[1:])}. Received: rows of "
+            f"shape {shown_shape(shape[1:])} (the whole array is {shown_shape(shape)})",
+            code="MG506",
+            member=name,
+        )
+    told = f"input `{wanted.name}` of `{name}` takes {wanted.dtype} values. Received: {received}"
+    raise DataError(told, code="MG506", member=name)
 
 
 def _is_complex(dtype: Any) -> bool:
@@ -121,11 +139,8 @@ def _check_lengths(name: str, data: MemberData) -> None:
         if value is not None
     }
     if -1 in {length for found in lengths.values() for length in found}:
-        raise DataError(f"`{name}` has a scalar among its arrays; each needs a first axis of rows")
+        told = f"`{name}` has a scalar among its arrays; each needs a first axis of rows"
+        raise DataError(told, code="MG506", member=name)
     if len({length for found in lengths.values() for length in found}) > 1:
         told = ", ".join(f"{part} has {' and '.join(map(str, found))}" for part, found in lengths.items())
-        raise DataError(f"the arrays of `{name}` differ in their number of rows: {told}")
-
-
-def _rows(shape: tuple[int | None, ...]) -> str:
-    return "(" + ", ".join("any" if size is None else str(size) for size in shape[1:]) + ")"
+        raise DataError(f"the arrays of `{name}` differ in their number of rows: {told}", code="MG508", member=name)

@@ -261,6 +261,9 @@ def _weigh_batch(name: str, batch: tuple[Any, ...], class_weight: Mapping[int, f
 
 def _class_weight_error(name: str) -> DataError:
     return DataError(
-        f"`class_weight` of `{name}` needs one array of class labels as its targets and no sample weights besides. "
-        "Pass `sample_weight` instead: one weight a row"
+        f"`class_weight` of `{name}` needs one array of class labels as its targets and no sample weights besides",
+        code="MG512",
+        member=name,
+        option="class_weight",
+        mend="pass `sample_weight` instead: one weight a row",
     )

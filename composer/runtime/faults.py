@@ -38,7 +38,7 @@ class MemberFault:
 
 def rows_fault(name: str, error: Exception, where: str = "") -> DataError:
     """The fault of a member whose rows could not be read."""
-    return DataError(f"the rows of `{name}` could not be read{where}: {_told(error)}")
+    return DataError(f"the rows of `{name}` could not be read{where}: {_told(error)}", code="MG503", member=name)
 
 
 def callback_fault(name: str, callbacks: Sequence[Any], error: Exception, where: str = "") -> Exception:

@@ -36,7 +36,10 @@ def check_targets(member: Member, y: Any) -> None:
     for leaf in leaves:
         if is_string(leaf):
             raise DataError(
-                f"the targets of `{member.name}` are strings; its loss takes numbers. Encode them as numbers"
+                f"the targets of `{member.name}` are strings; its loss takes numbers",
+                code="MG507",
+                member=member.name,
+                mend="encode them as numbers",
             )
     if len(outputs) == 1 and outputs[0].shape is not None:
         _check_columns(member.name, leaves[0], outputs[0].shape, loss)
@@ -58,7 +61,9 @@ def _check_structure(member: Member, y: Any, loss: Any) -> None:
     elif len(keras.tree.flatten(y)) != len(wanted):
         raise DataError(
             f"`{member.name}` has {len(wanted)} outputs ({', '.join(wanted)}) and takes as many targets, by name or in "
-            f"this order. Received: {len(keras.tree.flatten(y))}"
+            f"this order. Received: {len(keras.tree.flatten(y))}",
+            code="MG507",
+            member=member.name,
         )
 
 
@@ -68,10 +73,12 @@ def _check_names(name: str, y: dict[str, Any], loss: dict[str, Any], outputs: li
         if key not in loss and key not in outputs:
             near = near_names(key, loss)
             hint = f"Did you mean `{near[0]}`? " if near else ""
-            raise DataError(f"the targets of `{name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}")
+            told = f"the targets of `{name}` name `{key}`, which has no loss. {hint}Losses: {', '.join(loss)}"
+            raise DataError(told, code="MG507", member=name)
     missing = [key for key, value in loss.items() if value is not None and key not in y]
     if missing:
-        raise DataError(f"the targets of `{name}` lack {', '.join(f'`{key}`' for key in missing)}")
+        told = f"the targets of `{name}` lack {', '.join(f'`{key}`' for key in missing)}"
+        raise DataError(told, code="MG507", member=name)
 
 
 def _check_columns(name: str, leaf: Any, output: tuple[int | None, ...], loss: Any) -> None:
@@ -83,12 +90,15 @@ def _check_columns(name: str, leaf: Any, output: tuple[int | None, ...], loss: A
     if "sparse" in kind:
         if len(shape) == len(output) and shape[-1] != 1:
             raise DataError(
-                f"the loss of `{name}` takes class labels, one number a row, but its targets have {shape[-1]} columns. "
-                "`categorical_crossentropy` takes one column a class"
+                f"the loss of `{name}` takes class labels, one number a row, but its targets have {shape[-1]} columns",
+                code="MG507",
+                member=name,
+                mend="`categorical_crossentropy` takes one column a class",
             )
         _check_labels(name, leaf, output[-1], loss)
     elif len(shape) == len(output) and shape[-1] != output[-1] and 1 not in (shape[-1], output[-1]):
-        raise DataError(f"`{name}` predicts {output[-1]} columns, but its targets have {shape[-1]}")
+        told = f"`{name}` predicts {output[-1]} columns, but its targets have {shape[-1]}"
+        raise DataError(told, code="MG507", member=name)
     elif len(shape) == len(output) and shape[-1] != output[-1]:
         warnings.warn(
             f"`{name}` predicts {output[-1]} columns, and its targets have {shape[-1]}: each is compared with each. "
@@ -107,7 +117,9 @@ def _check_labels(name: str, leaf: Any, num_classes: int | None, loss: Any) -> N
     if outside.size:
         raise DataError(
             f"the targets of `{name}` hold the class {outside[0]:g}, but it predicts {num_classes} classes: "
-            f"0 to {num_classes - 1}"
+            f"0 to {num_classes - 1}",
+            code="MG507",
+            member=name,
         )
 
 

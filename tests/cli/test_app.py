@@ -90,7 +90,12 @@ def test_a_bug_says_so_and_keeps_its_traceback(
     [
         (KeyboardInterrupt(), 130, "error: interrupted; no file is half-written\n"),
         (MemoryError(), 1, "error: the machine has no memory left. Take a smaller batch, or fewer members at once\n"),
-        (composer.DataError("`a` has no rows"), 1, "error: `a` has no rows\n"),
+        (composer.DataError("`a` has no rows"), 1, "error[MG500]: `a` has no rows\n"),
+        (
+            composer.DataError("`a` has no rows", code="MG509", mend="give it some"),
+            1,
+            "error[MG509]: `a` has no rows\n  = help: give it some\n",
+        ),
         (
             composer.DeviceError("1 GPU is missing"),
             1,

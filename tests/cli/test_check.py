@@ -82,6 +82,7 @@ def test_more_faults_than_a_screen_holds_are_all_shown(run: Run, tmp_path: Path)
 
 def test_warnings_alone_are_fine(run: Run, tmp_path: Path) -> None:
     spec = tmp_path / "spec.mgpu"
+    (tmp_path / "a.keras").touch()
     spec.write_text('model a = "a.keras"\nmodel b = "b.keras"\nparallel(a)\n')
     ended = run("check", spec)
     assert ended.code == 0

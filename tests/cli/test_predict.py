@@ -70,15 +70,17 @@ def test_predictions_that_are_there_are_not_replaced(run: Run, shop: Path, finis
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("ab=a.npz", "there is no member `ab` to predict with; there are `a`, `b`; did you mean `a` or `b`?"),
-        ("a=missing.npz", "the data of `a` cannot be used: the file "),
-        ("a=b.csv", "the data of `a` cannot be used: "),
+        ("ab=a.npz", "[MG206]: there is no member `ab` to predict with; there are `a`, `b`; did you mean `a` or `b`?"),
+        ("a=aa.npz", "[MG502]: the data of `a` cannot be used: the file aa.npz is missing\n  = help: did you mean "),
+        ("a=b.csv", "[MG510]: the data of `a` cannot be used: the column `label` of "),
+        ("a=wide.npy", "[MG506]: the data of `a` cannot be used: a row of `x` of "),
     ],
 )
 def test_rows_that_do_not_fit(run: Run, shop: Path, finished: Path, data: str, message: str) -> None:
+    np.save("wide.npy", np.ones((2, 5)))
     ended = run("predict", finished, "--data", data, "-o", "out")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith(f"error: {message}")
+    assert ended.err.startswith(f"error{message}")
     assert not Path("out").exists()
 
 

@@ -290,7 +290,7 @@ def test_target_on_arrays_is_refused(tmp_path: Path) -> None:
 
 def test_csv_with_no_target_named_says_how_to_name_it(tmp_path: Path) -> None:
     (tmp_path / "wine.csv").write_text("ash,hue\n1.5,2\n")
-    with pytest.raises(DataError, match=r"wine\.csv has no targets: name the column with `target=`"):
+    with pytest.raises(DataError, match=r"wine\.csv has no targets\. Name the column with `target=`"):
         load_rows("wine", path("wine.csv"), tmp_path)
 
 

@@ -74,7 +74,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "four parts": ({"a": (X, Y, Y, Y), **OTHER}, r"`a` takes \(x, y\) or \(x, y, sample_weight\).*a tuple of 4"),
     "too wide": (
         {"a": (XB, Y), **OTHER},
-        r"of `a` takes rows of shape \(3\). Received: rows of shape \(5\) \(the whole array is \(8, 5\)\)",
+        r"of `a` takes rows of shape \(3,\). Received: rows of shape \(5,\) \(the whole array is \(8, 5\)\)",
     ),
     "too many axes": ({"a": (X[..., None, None], Y), **OTHER}, r"`a` takes.*Received: rows of shape \(3, 1, 1\)"),
     "fewer targets": ({"a": (X, Y[:5]), **OTHER}, r"arrays of `a` differ in their number of rows: x has 8, y has 5"),
@@ -87,7 +87,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "complex": ({"a": (X * 1j, Y), **OTHER}, r"of `a` takes float32 values. Received: complex numbers"),
     "ragged": (
         lambda: {"a": (tf.ragged.constant([[1.0], [2.0, 3.0]]), Y[:2]), **OTHER},
-        r"of `a` takes rows of shape \(3\). Received: a RaggedTensor.*to_tensor",
+        r"of `a` takes rows of shape \(3,\). Received: a RaggedTensor.*to_tensor",
     ),
     "more columns": ({"a": (X, Y), "b": (XB, rows(8, 5, 3)[1])}, r"`b` predicts 2 columns, but its targets have 3"),
 }
@@ -244,7 +244,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a split below 0": ({"validation_split": {"a": -0.5}}, r"`validation_split=-0.5` leaves `a`"),
     "half the rows, in words": ({"validation_split": {"a": "half"}}, r"`validation_split` of `a`.*Received: 'half'"),
-    "validation too wide": ({"validation_data": {"a": (XB, Y)}}, r"of `a` takes rows of shape \(3\)"),
+    "validation too wide": ({"validation_data": {"a": (XB, Y)}}, r"of `a` takes rows of shape \(3,\)"),
     "validation of no member": ({"validation_data": {"z": (X, Y)}}, r"names `z`, which is no member"),
     "every 0 epochs": ({"validation_freq": 0}, r"`validation_freq` of `a` counts epochs from 1"),
     "epochs in words": ({"validation_freq": {"b": "all"}}, r"`validation_freq` of `b` is a number of epochs or a list"),
@@ -280,7 +280,7 @@ def test_targets_for_a_member_without_rows_are_refused(joint: composer.ComposedM
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"a": XB}, r"of `a` takes rows of shape \(3\). Received: rows of shape \(5\)"),
+        ({"a": XB}, r"of `a` takes rows of shape \(3,\). Received: rows of shape \(5,\)"),
         ({"c": X}, r"names `c`, which is no member"),
         ({}, r"must be a dict by member"),
         ([X, XB], r"must be a dict by member.*Received: list"),

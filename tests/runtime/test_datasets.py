@@ -169,7 +169,7 @@ def too_wide() -> Any:
         (without_end, {}, r"`a` never end.*`steps_per_epoch=n`"),
         (batched, {"batch_size": {"a": 4}}, r"`a` comes as a dataset.*leave out its `batch_size`"),
         (batched, {"validation_split": {"a": 0.5}}, r"`a` come in batches.*Pass `validation_data`"),
-        (too_wide, {}, r"`a` takes rows of shape \(3\). Received: rows of shape \(4\)"),
+        (too_wide, {}, r"`a` takes rows of shape \(3,\). Received: rows of shape \(4,\)"),
     ],
 )
 def test_datasets_that_do_not_fit_are_refused(

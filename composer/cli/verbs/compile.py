@@ -21,6 +21,7 @@ from composer.cli.options import (
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
 from composer.export.names import JOINT_SIGNATURE
+from composer.export.version_folder import check_export_place
 
 _EXAMPLES = """\b
 Examples:
@@ -53,6 +54,7 @@ def command(
     There is one signature a member, and `serving_default` for all. A version is written whole or not at all, and
     earlier ones are never touched.
     """
+    check_export_place(out)
     joint, _ = open_joint(terminal, spec, graph=graph, allow_python=allow_python)
     with working(terminal, "exporting"), redirect_stdout(sys.stderr):
         version = joint.export(out, keep_devices=keep_devices)

@@ -19,7 +19,8 @@ from composer.cli.specs import STDIN, read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
-from composer.runs.requirements import check_has_data, check_has_models
+from composer.runs.requirements import check_has_data, check_has_files, check_has_models
+from composer.runs.run_files import check_run_place
 
 if TYPE_CHECKING:
     from composer.runs.jobs import FitJob, FitResult
@@ -70,12 +71,12 @@ def command(
     source = read_source(spec)
     plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
     check_has_models(plan)
-    check_has_data(plan)
+    check_has_data(plan, source)
+    check_has_files(plan, source)
+    check_run_place(out, force=force)
     start_tensorflow(terminal)
     from composer.runs.jobs import FitOptions, prepare_fit
-    from composer.runs.run_folder import RunFolder
 
-    RunFolder.check(out, force=force)
     options = FitOptions(graph, allow_python, epochs, batch, seed)
     with working(terminal, "loading models and data"), redirect_stdout(sys.stderr):
         job = prepare_fit(source, options)

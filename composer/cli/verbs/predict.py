@@ -12,6 +12,8 @@ from composer.cli.opening import open_joint
 from composer.cli.options import allow_python_option, graph_option, out_option, path_argument, shared_options
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
+from composer.runs.requirements import check_given_files
+from composer.runs.run_files import check_prediction_files
 
 _EXAMPLES = """\b
 Examples:
@@ -67,6 +69,8 @@ def command(
     if len(files) < len(data):
         twice = next(name for name, _ in data if [key for key, _ in data].count(name) > 1)
         raise click.BadParameter(f"`{twice}` is given twice.", param_hint="--data")
+    check_given_files(files)
+    check_prediction_files(out, list(files), force=force)
     joint, run = open_joint(terminal, spec, graph=graph, allow_python=allow_python)
     from composer.runs.job_rows import given_rows
     from composer.runs.predictions import write_predictions

@@ -21,4 +21,15 @@ CODES: tuple[Code, ...] = (
         example="parallel(a at=gpu:1)    # on a machine with one GPU",
         mend="Name a device that is there, or let CPU devices stand in: `--simulate 2`.",
     ),
+    Code(
+        code="MG403",
+        slug="model-file-missing",
+        summary="The file of a model is not there.",
+        why=(
+            "Paths start from the folder of the spec. `composer check` only warns, since the file may be made later; "
+            "the commands that load models cannot go on without it."
+        ),
+        example='model a = "no_such_file.keras"\nparallel(a)',
+        mend="Correct the path, or save the model there.",
+    ),
 )

@@ -59,11 +59,8 @@ CODES: tuple[Code, ...] = (
     Code(
         code="MG206",
         slug="unknown-member",
-        summary="A `data` or `train` statement belongs to no member.",
-        why=(
-            "These statements go by the name of a branch or of one of its members; the alias (`as`) is the "
-            "branch's name."
-        ),
+        summary="A `data` or `train` statement, or the rows to predict for, belong to no member.",
+        why=("Both go by the name of a branch or of one of its members; the alias (`as`) is the branch's name."),
         example='data wines = "wine.csv" target=cultivar\nparallel(wine)',
         mend="Correct the name.",
     ),

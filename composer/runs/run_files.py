@@ -1,0 +1,91 @@
+"""The files of a run folder, and whether a folder may become one: told without a framework, before any work is done."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from composer.errors import ComposerError
+
+RUN, SPEC, HISTORY = "run.json", "spec.mgpu", "history.json"
+FILES = (RUN, SPEC, "plan.txt", "plan.json", "history.csv", HISTORY, "curves.svg", "curves.png")
+
+
+def check_run_place(path: Path, *, force: bool = False) -> None:
+    """Refuses a folder that cannot become that of a new run. Nothing is made or removed.
+
+    Args:
+        path: the folder.
+        force: whether an earlier run in it may be replaced.
+
+    Raises:
+        ComposerError: the folder holds something, or cannot be written.
+    """
+    if path.exists() and not path.is_dir():
+        raise ComposerError(f"{path} is a file. Choose a folder for the run with `-o`")
+    check_writable(path)
+    if path.is_dir() and any(path.iterdir()):
+        _check_replaceable(path, force)
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a folder that cannot be made or written.
+
+    Raises:
+        ComposerError: it names the folder that is in the way.
+    """
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise ComposerError(f"{existing} is a file. Choose a folder to write to with `-o`")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ComposerError(f"{existing} cannot be written. Choose a folder that you may write to with `-o`")
+
+
+def check_is_run(path: Path) -> None:
+    """Refuses what is no run folder.
+
+    Raises:
+        ComposerError: it is missing, a file, or another folder.
+    """
+    if not (path / RUN).is_file():
+        what = "holds no `run.json`" if path.is_dir() else "is a file" if path.exists() else "does not exist"
+        raise ComposerError(f"{path} is no run folder: it {what}. Expected the folder that `composer fit -o` wrote")
+
+
+def check_prediction_files(folder: Path, members: list[str], *, force: bool = False) -> None:
+    """Refuses a folder that predictions cannot be written to, or that holds those of an earlier time.
+
+    Args:
+        folder: where to.
+        members: whose predictions.
+        force: whether files may be replaced.
+
+    Raises:
+        ComposerError: it names the file or the folder.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ComposerError(f"{folder} is a file. Choose a folder for the predictions with `-o`")
+    check_writable(folder)
+    there = [path for name in members for path in prediction_files(folder, name) if path.exists()]
+    if there and not force:
+        raise ComposerError(
+            f"{there[0]} exists already. Choose another folder with `-o`, or replace the file with `--force`"
+        )
+
+
+def prediction_files(folder: Path, member: str) -> tuple[Path, Path]:
+    """The files a member's predictions may go to: one array, or several."""
+    return folder / f"{member}.npy", folder / f"{member}.npz"
+
+
+def _check_replaceable(path: Path, force: bool) -> None:
+    if not (path / RUN).is_file():
+        entry = sorted(entry.name for entry in path.iterdir())[0]
+        raise ComposerError(
+            f"the folder {path} holds files that are no run (`{entry}`). Choose a new or an empty folder with `-o`"
+            + ("; `--force` replaces only an earlier run" if force else "")
+        )
+    if not force:
+        raise ComposerError(
+            f"the folder {path} holds an earlier run. Choose another with `-o`, or replace that run with `--force`"
+        )
