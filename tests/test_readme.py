@@ -109,7 +109,6 @@ def assert_prints(command: Command, ran: subprocess.CompletedProcess[str]) -> No
         )
 
 
-@pytest.mark.slow
 def test_commands_print_what_the_readme_shows(checkout: Path) -> None:
     found = commands()
     assert len(found) >= 8
@@ -120,7 +119,6 @@ def test_commands_print_what_the_readme_shows(checkout: Path) -> None:
     assert history["wine"]["val_accuracy"][-1] > 0.9
 
 
-@pytest.mark.slow
 def test_python_runs_in_order(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import composer
 

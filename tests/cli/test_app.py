@@ -207,7 +207,6 @@ def test_streams_that_are_closed(spec: str, closed: str) -> None:
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_a_fit(shop: Path) -> None:
     """A real process and a real signal; the models it leaves can be used."""
     command = python("fit", "spec.mgpu", "-o", "run", "--epochs", "250")

@@ -1,0 +1,66 @@
+"""Every layer of Keras in a small model that uses it as it is meant.
+
+A layer's kind is told by where Keras keeps it (`layers.merging`, `layers.rnn`, ...), its rank by its name (`Conv2D`),
+its arguments by what they are called; so a layer that is new gets its model without a line here, unless it is of a new
+kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import keras
+
+from tests.conformance import recipes
+from tests.conformance.found import classes
+from tests.conformance.recipes import Recipe
+from tests.conformance.trials import Entry, Trial
+
+REASONS = {
+    "Layer": "the base class",
+    "Wrapper": "the base class of layers around a layer",
+    "InputLayer": "part of every functional model",
+    "InputSpec": "no layer: what a layer says of its inputs",
+    "FlaxLayer": "holds a JAX program",
+    "JaxLayer": "holds a JAX program",
+    "TorchModuleWrapper": "holds a PyTorch module, which TensorFlow does not run",
+}
+"""Why a layer has no entry."""
+
+DAILY = {
+    "ActivityRegularization", "Add", "Attention", "BatchNormalization", "Bidirectional", "Conv2D", "ConvLSTM2D",
+    "CutMix",
+    "Dense", "Dot", "Dropout", "Embedding", "Flatten", "GRU", "GlobalAveragePooling2D", "GroupNormalization",
+    "HashedCrossing", "LSTM", "Lambda", "LayerNormalization", "Masking", "MaxPooling2D", "MelSpectrogram",
+    "MultiHeadAttention", "Normalization", "PReLU", "Permute", "Pipeline", "RandomCrop", "RandomRotation",
+    "ReversibleEmbedding", "SeparableConv2D", "SpatialDropout2D", "SpectralNormalization", "StackedRNNCells",
+    "StringLookup", "TFSMLayer", "TimeDistributed",
+}  # fmt: skip
+"""The layers of the ordinary run: one of each kind, and all that keep a state, draw numbers or mask. The rest differ
+from them in a formula."""
+
+KINDS: dict[str, Callable[[type], Recipe]] = {
+    "merging": recipes.on_pairs,
+    "rnn": recipes.on_sequences,
+    "attention": recipes.on_queries,
+    "preprocessing.image_preprocessing": recipes.on_images,
+}
+
+
+def recipe_of(cls: type) -> Recipe:
+    """The model of a layer: its own, else by its kind, else by its rank, else on features."""
+    if cls.__name__ in recipes.RECIPES:
+        return recipes.RECIPES[cls.__name__]
+    if cls.__name__.startswith("ConvLSTM"):
+        return recipes.on_films(cls)
+    for kind, make_recipe in KINDS.items():
+        if f".layers.{kind}" in cls.__module__:
+            return make_recipe(cls)
+    return recipes.on_grids(cls) if any(rank in cls.__name__ for rank in recipes.SIZES) else recipes.on_features(cls)
+
+
+def entries() -> Iterator[Entry]:
+    for name, cls in classes(keras.layers, keras.layers.Layer).items():
+        if name not in REASONS:
+            recipe = recipe_of(cls)
+            yield Entry("layer", name, Trial(f"layer {name}", recipe.model, recipe.rows), daily=name in DAILY)
