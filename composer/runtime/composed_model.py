@@ -14,13 +14,14 @@ import keras
 from composer.compiler.plan import Plan
 from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
-from composer.errors import ComposerError, ExportError, GraphError
+from composer.errors import ExportError, GraphError
 from composer.export.saved_model import export_saved_model
 from composer.graph import devices
 from composer.graph.lowering import lower
 from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
 from composer.runtime.arguments import FitRequest
+from composer.runtime.atomic_files import write_atomically
 from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
@@ -382,16 +383,19 @@ class ComposedModel(keras.Model):
     def save(self, filepath: str | Path, overwrite: bool = True, zipped: bool | None = None, **arguments: Any) -> None:
         """Save all members, each with its settings and optimizer state, for `composer.load`.
 
+        The file appears whole or not at all: an earlier one stays until the new one is on the disk.
+
         Args:
             filepath: a `.keras` file.
-            overwrite, zipped: as in Keras.
+            overwrite: whether an earlier file may be replaced.
+            zipped: a joint model is one file; only None and True are taken.
+            **arguments: as in Keras.
 
         Raises:
-            ComposerError: for a file of another kind.
+            ComposerError: for a file of another kind, one that is there already, or one that cannot be written.
         """
-        if Path(filepath).suffix != ".keras":
-            raise ComposerError(f"a joint model is saved as a `.keras` file. Received: {filepath}")
-        super().save(filepath, overwrite=overwrite, zipped=zipped, **arguments)
+        path = saving.place_to_save(filepath, overwrite=overwrite, zipped=zipped)
+        write_atomically(path, lambda temporary: super(ComposedModel, self).save(temporary, **arguments))
 
     def get_config(self) -> dict[str, Any]:
         return saving.config_of(self)

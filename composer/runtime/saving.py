@@ -8,6 +8,8 @@ anew for this machine: with its devices, and under another spec where one is giv
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,6 +34,9 @@ from composer.source import SourceText
 
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel
+
+_KEYS = ("name", "spec", "graph", "topology", "members", "models")
+"""What `config_of` writes."""
 
 _for_other_devices: ContextVar[bool] = ContextVar("_for_other_devices", default=False)
 """Whether a file is being read to compose its models anew, so that the devices it was saved for need not be there."""
@@ -76,12 +81,34 @@ def _serialized_settings(view: keras.Model) -> dict[str, Any]:
     return serialized
 
 
+def place_to_save(filepath: str | Path, *, overwrite: bool, zipped: bool | None) -> Path:
+    """The file that a joint model is saved to.
+
+    Raises:
+        ComposerError: it is of another kind than `composer.load` reads, or there already and not to be replaced.
+    """
+    path = Path(filepath)
+    if path.suffix != ".keras":
+        raise ComposerError(f"a joint model is saved as a `.keras` file. Received: {filepath}")
+    if zipped is not None and not zipped:
+        raise ComposerError(f"a joint model is saved as one file: leave `zipped` out. Received: zipped={zipped}")
+    if path.exists() and not overwrite:
+        raise ComposerError(f"{path} exists already. Save to another file, or leave `overwrite=False` out")
+    return path
+
+
 def model_from_config(cls: type[ComposedModel], config: Mapping[str, Any]) -> ComposedModel:
     """Build the graph of a file as it was saved, for Keras to load weights into.
 
     Raises:
         DeviceError: if it was planned for devices that are not there.
     """
+    lacking = [key for key in _KEYS if key not in config]
+    if lacking:
+        raise ComposerError(
+            f"its configuration lacks {_quoted(lacking)}. Expected a file that `joint.save` of this version of "
+            "composer wrote"
+        )
     saved, here = DeviceTopology(**config["topology"]), devices.topology()
     if not _for_other_devices.get() and (saved.gpus > here.gpus or saved.cpus > here.cpus):
         raise DeviceError(
@@ -175,18 +202,36 @@ def _read(path: Path, custom_objects: Mapping[str, Any] | None) -> ComposedModel
 
     if not path.is_file():
         raise ComposerError(f"there is no file {path}. A joint model is saved with `joint.save({path.name!r})`")
+    _check_class(path, ComposedModel.__name__)
     with _reading_for_other_devices():
         try:
             joint = keras.saving.load_model(path, custom_objects=custom_objects, safe_mode=True)
-        except ComposerError:
+        except DeviceError:
             raise
         except Exception as error:  # Keras raises whatever a damaged file makes it stumble over
-            raise ComposerError(f"{path} cannot be loaded: {error}") from error
-    if not isinstance(joint, ComposedModel):
-        raise ComposerError(
-            f"{path} holds a {type(joint).__name__}, not a joint model. Load it with `keras.saving.load_model`"
-        )
+            raise ComposerError(f"{path} cannot be loaded: {_told(error)}") from error
+    assert isinstance(joint, ComposedModel)
     return joint
+
+
+def _check_class(path: Path, expected: str) -> None:
+    """Refuse a file of another class before Keras builds what is in it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            held = str(json.loads(archive.read("config.json"))["class_name"])
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        raise ComposerError(
+            f"{path} cannot be loaded: it is damaged, or no `.keras` file ({_told(error)}). Expected a file that "
+            "`joint.save` wrote"
+        ) from error
+    if held != expected:
+        raise ComposerError(f"{path} holds a {held}, not a joint model. Load it with `keras.saving.load_model`")
+
+
+def _told(error: Exception) -> str:
+    """What an exception says, without the configuration that Keras quotes whole; a bare key says nothing."""
+    text = str(error).partition("Full object config:")[0].strip()
+    return f"its configuration is not what `joint.save` writes ({error!r})" if isinstance(error, KeyError) else text
 
 
 @contextmanager

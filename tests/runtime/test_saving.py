@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +164,92 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.keras").write_bytes(b"no model at all")
-    with pytest.raises(composer.ComposerError, match=r"bad.keras cannot be loaded"):
+    with pytest.raises(composer.ComposerError, match=r"bad.keras cannot be loaded: it is damaged, or no `.keras` file"):
         composer.load(tmp_path / "bad.keras")
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A copy of a `.keras` file with another configuration."""
+    copy = path.with_name("rewritten.keras")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                change(config)
+                content = json.dumps(config).encode()
+            new.writestr(name, content)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda config: config["config"].pop("members"), r"lacks `members`\. Expected a file that `joint\.save`"),
+        (lambda config: config["config"]["members"].update(a={}), r"is not what `joint\.save` writes \(KeyError"),
+        (lambda config: config.update(class_name="Fleet"), r"rewritten\.keras holds a Fleet, not a joint model"),
+    ],
+    ids=["key", "entry", "class"],
+)
+def test_a_file_that_was_not_written_by_save_says_so(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], told: str
+) -> None:
+    composer.compile("parallel(a)", a=net()).save(tmp_path / "a.keras")
+    with pytest.raises(composer.ComposerError, match=told):
+        composer.load(rewritten(tmp_path / "a.keras", change))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt("now"), ValueError("no config")])
+def test_a_save_that_fails_in_the_middle_leaves_the_earlier_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    joint = composer.compile("parallel(a)", a=net())
+    joint.save(tmp_path / "a.keras")
+    before = (tmp_path / "a.keras").read_bytes()
+
+    def half(model: keras.Model, path: Path, **arguments: object) -> None:
+        Path(path).write_bytes(before[: len(before) // 2])
+        raise error
+
+    monkeypatch.setattr(keras.Model, "save", half)
+    expected = composer.ComposerError if isinstance(error, OSError) else type(error)
+    with pytest.raises(
+        expected, match="a.keras cannot be written: No space left" if isinstance(error, OSError) else ""
+    ):
+        joint.save(tmp_path / "a.keras")
+    assert (tmp_path / "a.keras").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.keras"]
+
+
+def test_a_process_killed_while_it_saves_leaves_the_earlier_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a process that is killed while it saves leaves the earlier file."""
+    joint = composer.compile("parallel(a)", a=net())
+    written: list[str] = []
+    save = keras.Model.save
+
+    def watched(model: keras.Model, path: Path, **arguments: object) -> None:
+        save(model, path, **arguments)
+        written.append(Path(path).name)
+        assert not (tmp_path / "a.keras").exists()
+
+    monkeypatch.setattr(keras.Model, "save", watched)
+    joint.save(tmp_path / "a.keras")
+    assert len(written) == 1
+    assert written[0].startswith(".a.")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.keras"]
+
+
+def test_what_load_cannot_read_is_not_saved(tmp_path: Path) -> None:
+    joint = composer.compile("parallel(a)", a=net())
+    with pytest.raises(composer.ComposerError, match=r"leave `zipped` out\. Received: zipped=False"):
+        joint.save(tmp_path / "a.keras", zipped=False)
+    joint.save(tmp_path / "a.keras")
+    with pytest.raises(composer.ComposerError, match=r"a.keras exists already. Save to another file"):
+        joint.save(tmp_path / "a.keras", overwrite=False)
+    with pytest.raises(composer.ComposerError, match=r"none/a.keras cannot be written: No such file or directory"):
+        joint.save(tmp_path / "none" / "a.keras")
 
 
 def test_a_file_of_one_model_is_told_from_a_joint_one(tmp_path: Path) -> None:
