@@ -86,17 +86,11 @@ class ArrayBatches:
         self._order = self._none
         self._taken = 0
 
-    def begin(self, epoch: int, *, present: bool = True, skip: int = 0) -> None:
-        """Begin an epoch, or sit it out.
-
-        Args:
-            epoch: tells the order of the rows.
-            present: whether there are batches in it.
-            skip: batches that were taken before.
-        """
+    def begin(self, epoch: int, *, present: bool = True) -> None:
+        """Begin an epoch, the order of whose rows follows from its number, or sit it out."""
         with tf.device("/device:CPU:0"):
             self._order = self.rows.order(epoch) if present else self._none
-        self._taken = skip
+        self._taken = 0
 
     @property
     def slices(self) -> Slices:
@@ -149,6 +143,21 @@ class Feed:
             self.arrays[name].begin(epoch, present=present)
         elif present:
             self.streams[name].begin(epoch)
+
+    def skip(self, name: str, batches: int) -> None:
+        """Pass over the first batches of a member's pass: of a stream by taking them."""
+        if name in self.arrays:
+            self.arrays[name].advance(batches)
+            return
+        for _ in range(batches):
+            self.streams[name].take()
+
+    def replay(self, name: str, epoch: int) -> None:
+        """Take an epoch of a member's batches for nothing, so that what yields them is where it was after it."""
+        if name in self.streams:
+            self.streams[name].begin(epoch)
+            while self.streams[name].has_step():
+                self.streams[name].take()
 
     @property
     def slices(self) -> dict[str, Slices]:

@@ -14,7 +14,7 @@ import keras
 from composer.compiler.plan import Plan
 from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
-from composer.errors import ExportError, GraphError
+from composer.errors import DataError, ExportError, GraphError
 from composer.export.saved_model import export_saved_model
 from composer.graph import devices
 from composer.graph.lowering import lower
@@ -22,6 +22,7 @@ from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
 from composer.runtime.arguments import FitRequest
 from composer.runtime.atomic_files import write_atomically
+from composer.runtime.backup import backup_writer
 from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
@@ -152,6 +153,8 @@ class ComposedModel(keras.Model):
         epochs: Any = None,
         verbose: Any = "auto",
         callbacks: Any = None,
+        backup_dir: str | Path | None = None,
+        checkpoint_every: int | None = None,
         **arguments: Any,
     ) -> JointHistory:
         """Train all members side by side, each as its own `fit` would train it.
@@ -170,6 +173,11 @@ class ComposedModel(keras.Model):
             verbose: as in Keras.
             callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are
                 joint and see `member_metric`.
+            backup_dir: a folder to keep a backup in while training goes on, written after each epoch and removed at the
+                end. Where it holds one, because the process was killed, the same call goes on from there, to the
+                weights, histories and orders of rows of a training that was never stopped. What yields batches
+                (datasets, generators) is run through again up to there.
+            checkpoint_every: joint steps after which to write the backup within an epoch too.
             **arguments: `steps_per_epoch`, `validation_data`, `validation_split`, `validation_freq`,
                 `validation_steps`, `validation_batch_size`, `shuffle`, `class_weight`, `sample_weight`,
                 `initial_epoch` as Keras' `fit` takes them. `on_error`, one for all members, says what becomes of the
@@ -201,7 +209,18 @@ class ComposedModel(keras.Model):
         request = FitRequest.create(self._by_member, self._plan, given)
         rows = fitting.training_rows(self, request, x, y)
         history = JointHistory()
-        session = fitting.session(self, self._programs, request, rows, history)
+        if checkpoint_every is not None and (backup_dir is None or checkpoint_every < 1):
+            raise DataError(
+                "`checkpoint_every` is a number of steps, at least 1, beside a `backup_dir` to write to. Received: "
+                f"checkpoint_every={checkpoint_every}, backup_dir={backup_dir}"
+            )
+        session = fitting.session(self, self._programs, request, rows, history, halt=checkpoint_every)
+        first = min(run.epochs.start for run in session.runs.values())
+        joint = [*request.joint_callbacks, history]
+        if backup_dir is not None:
+            writer = backup_writer(Path(backup_dir), checkpoint_every, session, joint, self._spec_text)
+            first = first if writer.first_epoch is None else writer.first_epoch
+            joint.append(writer)
         self._session = session
         try:
             validation = None if session.validation is None else session.validation.feed
@@ -210,9 +229,9 @@ class ComposedModel(keras.Model):
                     session.training.feed.counted_steps,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
                     epochs=max(run.epochs.stop for run in session.runs.values()),
-                    initial_epoch=min(run.epochs.start for run in session.runs.values()),
+                    initial_epoch=first,
                     verbose=verbose,
-                    callbacks=[FitController(session), *request.joint_callbacks, history],
+                    callbacks=[FitController(session), *joint],
                     validation_data=None if validation is None else validation.steps,
                 )
         finally:

@@ -220,9 +220,15 @@ def _warn_of_one_pass(name: str, rows: Rows, num_epochs: int) -> None:
 
 
 def session(
-    joint: ComposedModel, programs: ProgramCache, request: FitRequest, rows: FitRows, history: JointHistory
+    joint: ComposedModel,
+    programs: ProgramCache,
+    request: FitRequest,
+    rows: FitRows,
+    history: JointHistory,
+    *,
+    halt: int | None = None,
 ) -> TrainingSession:
-    """Everything one `fit` steps, ready to begin."""
+    """Everything one `fit` steps, ready to begin. See `Pass` for `halt`."""
     units = [member.unit for member in joint.members.values()]
     feed = joint_feed(rows.training)
     program = programs.training(units, feed)
@@ -250,7 +256,8 @@ def session(
             running=programs.running[name],
             validation_freq=request.validation_freq[name] if name in rows.validation else None,
         )
-    return TrainingSession(runs, feed, program, validation, history.faults, request.on_error, request.joint_callbacks)
+    kept = (history.faults, request.on_error, request.joint_callbacks, halt)
+    return TrainingSession(runs, feed, program, validation, *kept)
 
 
 def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:

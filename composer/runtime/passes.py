@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import tensorflow as tf
@@ -36,6 +37,7 @@ class Pass:
         on_fault: is told which member's rows could not be read, and why; unless it raises, the others go on.
         watched: whether somebody is to be told of each step as it is taken. Else many are taken in one call, and
             Keras' loop catches up with what was taken ahead.
+        halt: joint steps after which nothing is taken ahead, again and again; None: it does not matter.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Pass:
         on_fault: Callable[[str, Exception], None] = raise_fault,
         *,
         watched: bool = False,
+        halt: int | None = None,
     ) -> None:
         self.program = program
         self.feed = feed
@@ -52,11 +55,13 @@ class Pass:
         self.steps: dict[str, int] = {}
         self._on_fault = on_fault
         self._present: set[str] = set()
-        self._through = False
+        self.through = False
         self._told = True  # whether Keras has seen the logs as they are now
         self._in_bursts = not (watched or program.eager or feed.streams)
         self._burst = 1
-        self._asked, self._taken = 0, 0  # joint steps
+        self._halt = halt
+        self.joint_steps = 0
+        self.ahead = 0  # steps taken that Keras' loop has not asked for yet
 
     def reset(self, name: str) -> None:
         """Let a member's next pass begin with its first batch."""
@@ -66,10 +71,17 @@ class Pass:
     def begin(self, epochs: Mapping[str, int]) -> None:
         """Begin a pass with the members that take part, each with the epoch that tells the order of its rows."""
         self.logs, self.steps = {}, dict.fromkeys(epochs, 0)
-        self._present, self._through, self._told = set(epochs), False, True
-        self._asked, self._taken = 0, 0
+        self._present, self.through, self._told = set(epochs), False, True
+        self.joint_steps = self.ahead = 0
         for name in self.feed.num_batches:
             self.feed.begin(name, epochs.get(name, 0), present=name in epochs)
+
+    def skip(self, joint_steps: int, steps: Mapping[str, int]) -> None:
+        """Pass over what was taken before: so many joint steps, and batches by member."""
+        self.joint_steps = joint_steps
+        self.steps.update(steps)
+        for name, count in steps.items():
+            self._ask(name, partial(self.feed.skip, name, count), None)
 
     def begin_all(self) -> None:
         """Begin a pass of all members over all of their rows."""
@@ -100,15 +112,15 @@ class Pass:
 
     def step(self) -> tuple[str, ...]:
         """Run the next step, if it was not taken ahead. Returns the members that took part."""
-        if self._through:
+        if self.through:
             if self.feed.endless:
                 raise StopIteration
             return ()  # Keras' count is not reached yet
-        self._asked += 1
-        if self._asked <= self._taken:
+        if self.ahead:
+            self.ahead -= 1
             return ()
         start = time.perf_counter()
-        most = self._burst if self._in_bursts else None
+        most = self._most if self._in_bursts else None
         ran, taken, results = self.program.run(self.feed.slices, self.take(), most)
         counts = dict(zip(self.program.names, ran.numpy().tolist(), strict=True))
         self._advance(int(taken), most or 1, time.perf_counter() - start)
@@ -121,10 +133,15 @@ class Pass:
             self.steps[name] += counts[name]
         return names
 
+    @property
+    def _most(self) -> int:
+        return self._burst if self._halt is None else min(self._burst, self._halt - self.joint_steps % self._halt)
+
     def _advance(self, taken: int, most: int, seconds: float) -> None:
         self.feed.advance(taken)
-        self._taken += taken
-        self._through = taken < most
+        self.joint_steps += taken
+        self.ahead = max(taken - 1, 0)
+        self.through = taken < most
         if seconds < BURST_SECONDS / 2:
             self._burst = min(2 * self._burst, MOST_IN_BURST)
         elif seconds > BURST_SECONDS:

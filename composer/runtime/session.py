@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,23 @@ def watching(callbacks: Sequence[keras.callbacks.Callback], hooks: Sequence[str]
     return any(getattr(hook, "__func__", None) not in _DEFAULT_HOOKS for hook in own)
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """How far a `fit` had come.
+
+    Args:
+        epoch: the epoch that is next, or was under way.
+        joint_steps: steps taken in it.
+        steps: batches taken in it, by member.
+        members: each `MemberRun.progress`.
+    """
+
+    epoch: int
+    joint_steps: int
+    steps: Mapping[str, int]
+    members: Mapping[str, Mapping[str, Any]]
+
+
 @dataclass
 class MemberRun:
     """One member in one `fit`.
@@ -58,6 +75,11 @@ class MemberRun:
     ended: bool = False
 
     asked_to_stop: bool = False
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far it has come, as plain data."""
+        return {"ended": self.ended, "stops": self.stops, "logs": to_python(self.logs)}
 
     def tell(self, hook: str, *arguments: Any) -> None:
         """Call a hook of the member's callbacks. A callback stops its member through the model, which other members
@@ -104,6 +126,7 @@ class TrainingSession:
         faults: where it is kept why a member was stopped by an exception.
         on_error: `continue` stops a member that fails alone, `raise` stops all.
         joint_callbacks: those that see all members.
+        halt: see `Pass`.
     """
 
     def __init__(
@@ -115,12 +138,13 @@ class TrainingSession:
         faults: dict[str, MemberFault],
         on_error: str = "continue",
         joint_callbacks: Sequence[keras.callbacks.Callback] = (),
+        halt: int | None = None,
     ) -> None:
         self.runs = runs
         self.watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TRAIN_HOOKS)]
         self.test_watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TEST_HOOKS)]
         watched = bool(self.watchers or watching(joint_callbacks, TRAIN_HOOKS))
-        self.training = Pass(program, feed, self._fail_rows, watched=watched)
+        self.training = Pass(program, feed, self._fail_rows, watched=watched, halt=halt)
         self.validation = None
         if validation is not None:
             watched = bool(self.test_watchers or watching(joint_callbacks, TEST_HOOKS))
@@ -128,6 +152,7 @@ class TrainingSession:
         self.faults = faults
         self.on_error = on_error
         self.epoch: int | None = None
+        self._resumed: Resumed | None = None
 
     # Training ------------------------------------------------------------------------------------------------------
 
@@ -137,7 +162,20 @@ class TrainingSession:
             self._tell(run, "on_train_begin")
             if not run.ended:
                 self.training.reset(name)
+                self._replay(run)
             run.epochs = range(resumed_epoch(run.member.model) or run.epochs.start, run.epochs.stop)
+
+    def resume(self, resumed: Resumed) -> None:
+        """Go on where another `fit` stopped. Called before `begin`; it brings back no weights and callbacks."""
+        self._resumed = resumed
+        for name, run in self.runs.items():
+            run.ended = resumed.members[name]["ended"]
+            run.asked_to_stop = resumed.members[name]["stops"]
+
+    def _replay(self, run: MemberRun) -> None:
+        if self._resumed is not None:
+            for epoch in range(run.epochs.start, min(self._resumed.epoch, run.epochs.stop)):
+                self.training.feed.replay(run.member.name, epoch)
 
     def begin_epoch(self, epoch: int) -> None:
         """Let the members that take part in an epoch begin. Called before Keras asks the data for an iterator."""
@@ -151,6 +189,20 @@ class TrainingSession:
             if run.in_epoch:
                 run.member.trainer.reset_metrics()
                 self._tell(run, "on_epoch_begin", epoch)
+        if self._resumed is not None and self._resumed.joint_steps and self._resumed.epoch == epoch:
+            self._go_on_within(self._resumed)
+        self._resumed = None
+
+    def _go_on_within(self, resumed: Resumed) -> None:
+        self.training.skip(
+            resumed.joint_steps, {name: n for name, n in resumed.steps.items() if self.runs[name].in_epoch}
+        )
+        for name in resumed.steps:
+            run = self.runs[name]
+            run.logs = self.training.logs[name] = resumed.members[name]["logs"]
+            if resumed.members[name]["stops"]:
+                run.asked_to_stop = run.member.model.stop_training = True
+                self._pause(run)
 
     def train(self) -> Logs:
         """One joint step, with the batch callbacks of the members that want them."""

@@ -82,7 +82,8 @@ def test_a_member_that_sits_an_epoch_out_has_no_batch() -> None:
     assert batches(feed, "b") == [[0, 1], [2, 3]]
     feed.begin("a", present=True)
     assert batches(feed, "a") == [[0, 1], [2]]
-    feed.arrays["a"].begin(0, skip=1)
+    feed.begin("a")
+    feed.skip("a", 1)
     assert batches(feed, "a") == [[2]]
 
 

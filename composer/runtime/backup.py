@@ -1,0 +1,278 @@
+"""Exact resume: everything that one `fit` has changed so far, in one file that appears whole or not at all.
+
+A backup holds each member's weights, statistics and seed states, its optimizer, its progress, and what its callbacks
+and the joint ones remember; within an epoch also the metrics, so that the epoch's logs are those of all of its batches.
+The order of rows follows from the seeds and the epoch alone and is not kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from composer.engine.programs import Logs
+from composer.errors import ComposerError, DataError
+from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
+from composer.runtime.callback_state import callback_state, decoded, encoded, restore_callback
+from composer.runtime.session import BurstCallback, Resumed, TrainingSession
+
+FORMAT_VERSION = 1
+FILE = "backup.npz"
+_META = "meta"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a file holds: `meta` is plain data, `arrays` the rest."""
+
+    meta: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def resumed(self) -> Resumed:
+        """How far the `fit` had come."""
+        progress: dict[str, Any] = decoded(self.meta["progress"], self.arrays)
+        return Resumed(**progress)
+
+    @property
+    def histories(self) -> dict[str, dict[str, list[float]]]:
+        """Each member's history so far."""
+        histories = {}
+        for key, state in self.meta["callbacks"].items():
+            member, _, _ = key.rpartition("/")
+            if {"history", "epoch"} <= set(state):
+                histories[member] = decoded(state["history"], self.arrays)
+        return histories
+
+
+def read_backup(folder: Path) -> Backup | None:
+    """The backup in a folder; None where there is none.
+
+    Raises:
+        ComposerError: if it cannot be read.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(arrays.pop(_META).tobytes().decode())
+        version = meta["format_version"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise ComposerError(
+            f"the backup {path} cannot be read: {error}. Remove it to train from the beginning"
+        ) from error
+    if version != FORMAT_VERSION:
+        raise ComposerError(
+            f"the backup {path} has format {version}; this version of composer reads {FORMAT_VERSION}. Go on with the "
+            "version that wrote it, or remove it to train from the beginning"
+        )
+    return Backup(meta, arrays)
+
+
+def remove_backup(folder: Path) -> None:
+    """Remove a backup, if there is one."""
+    (folder / FILE).unlink(missing_ok=True)
+
+
+class BackupWriter(BurstCallback):
+    """The last joint callback of a `fit` that is backed up: brings back what there is, then writes at each epoch's end.
+
+    Args:
+        folder: where the backup is, made if need be.
+        session: the `fit`.
+        joint_callbacks: the caller's joint callbacks and the joint history.
+        conditions: what must be as it was for the backup to go on, as plain data.
+
+    Raises:
+        ComposerError: if the folder cannot be made, or holds a backup of another training.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        session: TrainingSession,
+        joint_callbacks: Sequence[keras.callbacks.Callback],
+        conditions: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self.folder = folder
+        self.session = session
+        self.joint_callbacks = tuple(joint_callbacks)
+        self.conditions = json.loads(json.dumps(conditions))
+        self.backup = read_backup(folder)
+        make_folder(folder)
+        if self.backup is not None:
+            self._check(self.backup)
+            session.resume(self.backup.resumed)
+            for callback in self._callbacks().values():
+                if isinstance(callback, keras.callbacks.CSVLogger):
+                    _go_on_in_csv(callback, self.backup.resumed.epoch)
+
+    @property
+    def first_epoch(self) -> int | None:
+        """The epoch to go on with; None where there is nothing to go on from."""
+        return None if self.backup is None else self.backup.resumed.epoch
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        if self.backup is not None:
+            self._restore(self.backup)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.backup is not None and self.backup.resumed.joint_steps:
+            self._restore(self.backup)  # again: what the beginning of the epoch changes had been changed before
+        self.backup = None
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self._write(epoch + 1)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        remove_backup(self.folder)
+
+    def _write(self, epoch: int, *, within: bool = False) -> None:
+        arrays = {f"state/{index}": np.array(variable) for index, variable in enumerate(self._variables())}
+        if within:
+            arrays |= {f"metrics/{index}": np.array(variable) for index, variable in enumerate(self._metrics())}
+        training = self.session.training
+        progress = {
+            "epoch": epoch,
+            "joint_steps": training.joint_steps if within else 0,
+            "steps": dict(training.steps) if within else {},
+            "members": {name: run.progress for name, run in self.session.runs.items()},
+        }
+        callbacks = self._callbacks().items()
+        meta = {
+            "format_version": FORMAT_VERSION,
+            "progress": encoded(progress, arrays, "progress"),
+            "conditions": self.conditions,
+            "callbacks": {key: callback_state(callback, arrays, f"{key}/") for key, callback in callbacks},
+        }
+        arrays[_META] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+
+        write_atomically(self.folder / FILE, write)
+
+    def _restore(self, backup: Backup) -> None:
+        kept = [("state", self._variables())]
+        if backup.resumed.joint_steps:
+            kept.append(("metrics", self._metrics()))
+        for kind, variables in kept:
+            for index, variable in enumerate(variables):
+                value = backup.arrays[f"{kind}/{index}"]
+                dtype = np.array(variable).dtype
+                variable.assign(value.view(dtype) if value.dtype.kind == "V" else value)  # NumPy knows no bfloat16
+        for key, callback in self._callbacks().items():
+            restore_callback(callback, backup.meta["callbacks"][key], backup.arrays)
+
+    def _variables(self) -> list[Any]:
+        """Everything that training changes, each once, in an order that follows from the members."""
+        found: dict[int, Any] = {}
+        for run in self.session.runs.values():
+            trainer = run.member.trainer
+            optimizer = [] if trainer.optimizer is None else trainer.optimizer.variables
+            found |= {id(variable): variable for variable in (*trainer.variables, *optimizer)}
+        return list(found.values())
+
+    def _metrics(self) -> list[Any]:
+        return [variable for run in self.session.runs.values() for variable in run.member.trainer.metrics_variables]
+
+    def _callbacks(self) -> dict[str, keras.callbacks.Callback]:
+        """The callbacks whose memory is kept, by a name for each."""
+        named = {f"*/{index}": callback for index, callback in enumerate(self.joint_callbacks)}
+        for name, run in self.session.runs.items():
+            named |= {f"{name}/{index}": callback for index, callback in enumerate(run.callbacks.callbacks)}
+        return named
+
+    def _check(self, backup: Backup) -> None:
+        was = backup.meta["conditions"]
+        other = next((key for key, value in self.conditions.items() if was.get(key) != value), None)
+        if other is None and set(backup.meta["callbacks"]) != set(self._callbacks()):
+            other = "the number of callbacks"
+        if other is not None:
+            raise ComposerError(
+                f"the backup in {self.folder} is of another training: {other} differs. Call `fit` as it was called "
+                "then, choose another folder, or remove the backup to train from the beginning"
+            )
+
+
+class StepBackupWriter(BackupWriter):
+    """A `BackupWriter` that writes within an epoch too, whenever the session has halted."""
+
+    def __init__(self, every: int, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.every = every
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        training = self.session.training
+        if not (training.ahead or training.through or training.joint_steps % self.every):
+            assert self.session.epoch is not None
+            self._write(self.session.epoch, within=True)
+
+
+def backup_writer(
+    folder: Path,
+    every: int | None,
+    session: TrainingSession,
+    joint_callbacks: Sequence[keras.callbacks.Callback],
+    spec: str,
+) -> BackupWriter:
+    """The callback that backs a `fit` up.
+
+    Args:
+        folder: where.
+        every: joint steps after which to write within an epoch too; None: at the ends of epochs only.
+        session, joint_callbacks: see `BackupWriter`.
+        spec: the text of the spec.
+
+    Raises:
+        ComposerError: if the folder cannot be made, or holds a backup of another training.
+        DataError: for a number of steps beside a member that runs eagerly, whose metrics are not known before.
+    """
+    arguments = (folder, session, joint_callbacks, _conditions(session, spec))
+    if every is None:
+        return BackupWriter(*arguments)
+    if session.training.program.eager:
+        raise DataError("`checkpoint_every` needs members that are not run eagerly: leave out `run_eagerly=True`")
+    return StepBackupWriter(every, *arguments)
+
+
+def _conditions(session: TrainingSession, spec: str) -> dict[str, Any]:
+    """What must be as it was for a backup to go on exactly, by what it is in words."""
+    runs = session.runs
+    shapes = {name: [list(weight.shape) for weight in run.member.trainer.variables] for name, run in runs.items()}
+    optimizers = {name: type(run.member.trainer.optimizer).__name__ for name, run in runs.items()}
+    return {
+        "the spec": spec,
+        "`epochs`": {name: [run.epochs.start, run.epochs.stop] for name, run in runs.items()},
+        "the number of batches": session.training.feed.num_batches,
+        "the shape of a weight": shapes,
+        "an optimizer": optimizers,
+    }
+
+
+def _go_on_in_csv(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
+    """Let a logger go on behind the epochs that are kept; what it wrote of later ones is written again."""
+    logger.append = True
+    path = Path(logger.filename)
+    if not path.is_file():
+        return
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *lines = list(csv.reader(file, delimiter=logger.sep)) or [[]]
+    if "epoch" in header:
+        place = header.index("epoch")
+        kept = [line for line in lines if len(line) == len(header) and int(line[place]) < epoch]
+        rows = StringIO(newline="")
+        csv.writer(rows, delimiter=logger.sep, lineterminator="\n").writerows([header, *kept])
+        write_text_atomically(path, rows.getvalue())

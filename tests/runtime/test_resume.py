@@ -1,0 +1,204 @@
+"""Exact resume: a `fit` that was cut off ends as one that was not, in weights, slots, histories and callbacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import composer
+from tests.helpers import net, rows
+from tests.runtime.alone import assert_equal_bits, state
+
+EPOCHS = {"a": 5, "b": 3, "c": 4}
+
+
+class Cut(keras.callbacks.Callback):
+    """Stops everything at the end of an epoch, before anything is written, as a crash would."""
+
+    def __init__(self, epoch: int = -1) -> None:
+        super().__init__()
+        self.places = {(epoch, -1)}  # a set is no state that is kept: the next training is not to be cut as well
+        self.epoch = -1
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if (epoch, -1) in self.places:
+            raise KeyboardInterrupt
+
+
+class CutInBatch(Cut):
+    """Stops everything after a batch. It is told of each, so that they are taken one by one."""
+
+    def __init__(self, epoch: int, batch: int) -> None:
+        super().__init__()
+        self.places = {(epoch, batch)}
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if (self.epoch, batch) in self.places:
+            raise KeyboardInterrupt
+
+
+def drawing_net() -> keras.Model:
+    return keras.Sequential(
+        [layers.Input((3,)), layers.Dense(4), layers.BatchNormalization(), layers.Dropout(0.5, seed=3), layers.Dense(1)]
+    )
+
+
+def models() -> dict[str, keras.Model]:
+    keras.utils.set_random_seed(1)
+    return {"a": drawing_net(), "b": net(), "c": net()}
+
+
+def optimizers() -> dict[str, Any]:
+    return {
+        "a": keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.05, 3, 0.9)),
+        "b": keras.optimizers.SGD(0.1, momentum=0.9, use_ema=True),
+        "c": keras.optimizers.RMSprop(0.05),
+    }
+
+
+def data() -> dict[str, Any]:
+    stream = tf.data.Dataset.from_tensor_slices(rows(7, seed=2)).shuffle(7, seed=5).batch(3)
+    return {"a": rows(9), "b": rows(6, seed=1), "c": stream}
+
+
+def callbacks(folder: Path, cut: Cut) -> dict[str, list[Any]]:
+    stopping = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)
+    return {
+        "a": [keras.callbacks.CSVLogger(folder / "a.csv")],
+        "b": [keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=0.5)],
+        "c": [stopping],
+        "*": [cut],
+    }
+
+
+def train(folder: Path, cut: Cut | None = None, every: int | None = None) -> tuple[dict[str, Any], Any]:
+    """A training from the beginning or from where the folder left it, as a process of its own would do it."""
+    members = models()
+    joint = composer.compile("parallel(a, b, c)", models=members)
+    joint.compile(optimizer=optimizers(), loss="mse", metrics=["mae"])
+    given = callbacks(folder, cut or Cut())
+    try:
+        history = joint.fit(
+            data(),
+            epochs=EPOCHS,
+            batch_size={"a": 2, "b": 4},
+            validation_data={"c": rows(4, seed=9)},
+            callbacks=given,
+            backup_dir=folder / "backup",
+            checkpoint_every=every,
+            verbose=0,
+        )
+    except KeyboardInterrupt:
+        given["a"][0].csv_file.close()  # as the end of a process does
+        raise
+    return members, history
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any, Path]:
+    folder = tmp_path_factory.mktemp("unbroken")
+    return (*train(folder), folder)
+
+
+def assert_ends_as(unbroken: tuple[dict[str, Any], Any, Path], got: tuple[dict[str, Any], Any], folder: Path) -> None:
+    members, history, whole = unbroken
+    for name, model in members.items():
+        assert_equal_bits(state(got[0][name]), state(model))
+        assert got[1].members[name].history == history.members[name].history
+        assert got[1].members[name].epoch == history.members[name].epoch
+    assert got[1].history == history.history
+    assert (folder / "a.csv").read_text() == (whole / "a.csv").read_text()
+    assert not (folder / "backup" / "backup.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("cut", "every", "epoch"),
+    [
+        (lambda: Cut(0), None, None),  # before there is a backup: from the beginning
+        (lambda: Cut(1), None, 1),
+        (lambda: Cut(2), 2, 2),
+        (lambda: CutInBatch(3, 2), None, 3),
+        (lambda: CutInBatch(2, 2), 2, 2),  # after two steps of an epoch, which have been written
+        (lambda: CutInBatch(4, 4), 1, 4),
+    ],
+)
+def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(
+    unbroken: Any, cut: Any, every: int | None, epoch: int | None, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, cut(), every)
+    kept = tmp_path / "backup" / "backup.npz"
+    assert kept.exists() == (epoch is not None)
+    assert_ends_as(unbroken, train(tmp_path, every=every), tmp_path)
+
+
+def test_two_cuts_in_one_training(unbroken: Any, tmp_path: Path) -> None:
+    for cut in (CutInBatch(1, 1), CutInBatch(1, 4)):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path, cut, 3)
+    assert_ends_as(unbroken, train(tmp_path, every=3), tmp_path)
+
+
+def test_another_training_is_told_from_the_one_that_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, Cut(1))
+    joint = composer.compile("parallel(a, b, c)", models=models())
+    joint.compile(optimizer=optimizers(), loss="mse", metrics=["mae"])
+    arguments = {"batch_size": {"a": 2, "b": 4}, "backup_dir": tmp_path / "backup", "verbose": 0}
+    with pytest.raises(composer.ComposerError, match="is of another training: `epochs` differs"):
+        joint.fit(data(), epochs=7, **arguments)
+    with pytest.raises(composer.ComposerError, match="is of another training: the number of callbacks differs"):
+        joint.fit(data(), epochs=EPOCHS, **arguments)
+    (tmp_path / "backup" / "backup.npz").write_bytes(b"no file of ours")
+    with pytest.raises(composer.ComposerError, match=r"cannot be read: .*Remove it to train from the beginning"):
+        joint.fit(data(), epochs=EPOCHS, **arguments)
+    with pytest.raises(composer.DataError, match="`checkpoint_every` is a number of steps, at least 1, beside"):
+        joint.fit(data(), checkpoint_every=2)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.runtime import test_resume as here
+import composer, numpy as np
+folder = Path(sys.argv[1])
+members, history = here.train(folder, every=1)
+np.savez(folder / "end.npz", *[value for model in members.values() for value in here.state(model)])
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on(unbroken: Any, tmp_path: Path) -> None:
+    """`kill -9` after so many times that the backup was written, whatever the process is doing then."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
+    kept = tmp_path / "backup" / "backup.npz"
+    for times in (1, 3, 2, 5, 4):
+        process = subprocess.Popen([sys.executable, script, tmp_path], env=environment)
+        seen: set[int] = set()
+        while len(seen) < times and process.poll() is None:
+            if kept.exists():
+                seen.add(kept.stat().st_ino)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "end.npz").exists()
+    subprocess.run([sys.executable, script, tmp_path], env=environment, check=True)
+    with np.load(tmp_path / "end.npz") as end:
+        got = [end[name] for name in end.files]
+    assert_equal_bits(got, [value for model in unbroken[0].values() for value in state(model)])
+    shutil.rmtree(tmp_path / "backup")
