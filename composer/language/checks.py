@@ -1,4 +1,5 @@
-"""What the grammar cannot say of a text: options given twice, escapes, numbers, depth, `gpus=` without `on`."""
+"""What the grammar cannot say of a text: long names, options given twice, escapes, numbers, depth, `gpus=` without
+`on`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from composer.language import nodes
 from composer.source import SourceText, Span
 
 MOST_NESTED = 32
+LONGEST_NAME = 100
+"""Characters. Names become file names, with a few characters around them; file systems take 255."""
 
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _KNOWN_ESCAPE = re.compile(r"""\\(?:u(?![dD][89A-Fa-f])[0-9A-Fa-f]{4}|[nrt\\"'])""")
@@ -22,6 +25,8 @@ def check_statements(statements: Sequence[nodes.Statement], source: SourceText) 
 
 
 def _statement_faults(statement: nodes.Statement, source: SourceText) -> Iterator[Diagnostic]:
+    if not isinstance(statement, nodes.Parallel) and statement.name is not None:
+        yield from _name_faults(statement.name, source)
     if isinstance(statement, nodes.Let):
         yield from _statement_faults(statement.composition, source)
     elif isinstance(statement, nodes.Parallel):
@@ -35,6 +40,9 @@ def _statement_faults(statement: nodes.Statement, source: SourceText) -> Iterato
 
 def _composition_faults(parallel: nodes.Parallel, source: SourceText) -> Iterator[Diagnostic]:
     for branch in parallel.branches:
+        for name in (branch.model, branch.alias):
+            if name is not None:
+                yield from _name_faults(name, source)
         if branch.replicas and branch.replicas.count == math.inf:
             yield _too_large(branch.replicas.span, source)
         if branch.options:
@@ -45,6 +53,18 @@ def _composition_faults(parallel: nodes.Parallel, source: SourceText) -> Iterato
         if option.name.text in ("gpus", "cpus"):
             yield _without_on(option, source)
     yield from _option_faults(parallel.options, source, "option")
+
+
+def _name_faults(name: nodes.Name, source: SourceText) -> Iterator[Diagnostic]:
+    if len(name.text) > LONGEST_NAME:
+        yield Diagnostic(
+            "MG121",
+            f"a name of {len(name.text)} characters is too long: at most {LONGEST_NAME} are taken",
+            name.span,
+            source,
+            "names become file names",
+            ("choose a shorter name",),
+        )
 
 
 def _source_faults(value: nodes.Source, source: SourceText) -> Iterator[Diagnostic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -17,6 +17,7 @@ from composer.diagnostics import render_text
 from composer.errors import ComposerWarning, GraphError
 from composer.graph import devices
 from composer.graph.copies import copy_model
+from composer.graph.hints import listed, near
 from composer.graph.models import is_servable_only, load_model, load_models
 from composer.graph.placement import device_of, move_variables
 from composer.language import nodes
@@ -47,7 +48,7 @@ def build_joint(
         if not isinstance(model, keras.Model):
             raise GraphError(f"`{name}` must be a keras.Model. Received: {type(model).__name__}")
     composition = resolve(tree, source, signatures(given), graph=graph)
-    _check_given(composition, given)
+    _check_given(composition, given, tree)
     loading: dict[str, Any] = {"allow_python": allow_python, "custom_objects": custom_objects}
     models = {**given, **load_models(composition, source.folder, **loading)}
     topology = devices.topology()
@@ -73,13 +74,32 @@ def build_joint(
     return joint
 
 
-def _check_given(composition: ir.Composition, given: Mapping[str, keras.Model]) -> None:
-    """Every model that the spec uses is declared or passed."""
+def _check_given(composition: ir.Composition, given: Mapping[str, keras.Model], tree: nodes.Spec) -> None:
+    """Every model that the spec uses is declared or passed, and every model that is passed is used."""
     declared = {name for name, source in composition.models if source is not None}
     missing = sorted({member.model for member in composition.members} - declared - set(given))
     if missing:
         told = ", ".join(f"`{name}`" for name in missing)
         raise GraphError(f"no model for {told}: declare it in the spec (`model {missing[0]} = ...`) or pass it by name")
+    twice = [name for name in given if name in declared]
+    if twice:
+        raise GraphError(
+            f"`{twice[0]}` is passed, and the spec declares it (`model {twice[0]} = ...`). Leave one of the two out"
+        )
+    used = {branch.model.text for graph in _compositions(tree) for branch in graph.branches}
+    for name in given:
+        if name not in used:
+            told = near(name, used) or f": it has {listed(sorted(used))}"
+            warnings.warn(f"the spec has no branch of the model `{name}` that was passed{told}", ComposerWarning, 4)
+
+
+def _compositions(tree: nodes.Spec) -> Iterator[nodes.Composition]:
+    """All compositions of the spec, those included that were not chosen: one call may pass the models of all."""
+    for statement in tree.statements:
+        if isinstance(statement, nodes.Let):
+            yield statement.composition
+        elif isinstance(statement, nodes.Parallel):
+            yield statement
 
 
 def _member_model(placed: MemberPlan, models: Mapping[str, keras.Model], home: str) -> keras.Model:

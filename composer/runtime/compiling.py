@@ -10,6 +10,7 @@ import keras
 from composer.errors import GraphError
 from composer.graph.private import compile_settings, compiled_metrics
 from composer.graph.views import ModelView, overrides
+from composer.runtime.keras_names import check_names
 from composer.runtime.members import ByMember, Member
 from composer.runtime.sharing import groups_of, one_optimizer
 
@@ -58,8 +59,10 @@ def apply_settings(members: Mapping[str, Member], given: Mapping[str, Mapping[st
         given: by member, arguments of `keras.Model.compile`.
 
     Raises:
-        GraphError: if members that share weights are given different optimizers.
+        GraphError: if Keras does not know a name, or members that share weights are given different optimizers.
     """
+    for name, arguments in given.items():
+        check_names(name, arguments)
     settings = {name: dict(arguments) for name, arguments in given.items()}
     leaders: dict[str, Member] = {}
     for member in members.values():
@@ -104,8 +107,8 @@ def check_compiled(members: Mapping[str, Member]) -> None:
     """Refuse members that cannot be evaluated or trained as they are.
 
     Raises:
-        GraphError: for a member that is not compiled, one whose class has its own step but is to be split, or an
-            optimizer or metric object that several models hold.
+        GraphError: for a member that is not compiled, names that Keras does not know, a member whose class has its
+            own step but is to be split, or an optimizer or metric object that several models hold.
     """
     holders: dict[int, Member] = {}
     together = [{member.name for member in group} for group in groups_of(members)]
@@ -118,6 +121,7 @@ def check_compiled(members: Mapping[str, Member]) -> None:
                 f"for all "
                 f'or by member: `joint.compile(optimizer={{"{name}": "adam"}}, loss={{"{name}": "mse"}})`'
             )
+        check_names(name, compile_settings(model))
         holder = holders.setdefault(id(model.optimizer), member)
         own = holder.model is member.model or any({holder.name, name} <= group for group in together)
         if model.optimizer is not None and not own:

@@ -281,6 +281,7 @@ class ComposedModel(keras.Model):
             self._evaluation.begin_all()
             with fitting.quiet_about_lengths(feed):
                 super().evaluate(feed.steps, return_dict=True, **arguments)
+            self._evaluation.close()
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
             self._evaluation = None
@@ -365,8 +366,7 @@ class ComposedModel(keras.Model):
             return_dict=True,
             **{k: v for k, v in arguments.items() if k in ("verbose", "callbacks")},
         )
-        session.end_validation()
-        return logs
+        return {**logs, **session.end_validation()}
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:

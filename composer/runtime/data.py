@@ -170,7 +170,7 @@ def _rows(name: str, value: Any, y: Any, sample_weight: Any, targets: bool) -> M
         sample_weight = weights if sample_weight is None else sample_weight
     if value is None:
         raise DataError(f"`{name}` has no rows: its x is None")
-    return MemberData(*(None if part is None else _arrays(name, part) for part in (value, y, sample_weight)))
+    return MemberData(_arrays(name, value), *(_arrays(name, part, gaps=True) for part in (y, sample_weight)))
 
 
 def _batches(name: str, value: Any) -> MemberData:
@@ -199,10 +199,12 @@ def _kind(value: Any) -> str:
     return "dataset" if isinstance(value, tf.data.Dataset) else type(value).__name__
 
 
-def _arrays(name: str, structure: Any) -> Any:
-    """Arrays of a structure, floats in Keras' float type, as Keras' own `fit` converts them."""
+def _arrays(name: str, structure: Any, *, gaps: bool = False) -> Any:
+    """Arrays of a structure, floats in Keras' float type, as Keras converts them; with `gaps`, None stays."""
 
     def convert(leaf: Any) -> Any:
+        if gaps and leaf is None:
+            return None
         leaf = _from_frame(tensor_of(leaf))
         if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)) or tf.is_tensor(leaf):
             floats = leaf.dtype.is_floating and leaf.dtype.name != keras.config.floatx()
@@ -232,12 +234,16 @@ def _from_frame(leaf: Any) -> Any:
 
 
 def _map_arrays(convert: Any, structure: Any) -> Any:
-    """Apply to every array; a list is a structure only where its items are arrays, else it is data itself."""
+    """Apply to every array; a list is a structure only where its items are arrays or None, else it is data itself."""
     if isinstance(structure, Mapping):
         return {key: _map_arrays(convert, item) for key, item in structure.items()}
-    if isinstance(structure, (list, tuple)) and structure and all(hasattr(item, "shape") for item in structure):
+    if isinstance(structure, (list, tuple)) and structure and all(map(_is_array_or_none, structure)):
         return type(structure)(_map_arrays(convert, item) for item in structure)
     return convert(structure)
+
+
+def _is_array_or_none(item: Any) -> bool:
+    return item is None or hasattr(item, "shape")
 
 
 def _object_kind(array: np.ndarray) -> str:

@@ -26,6 +26,7 @@ from composer.runtime.outputs import as_numpy
 from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import MemberRun, TrainingSession
+from composer.runtime.target_gaps import without_gaps
 
 if TYPE_CHECKING:
     from composer.runtime.composed_model import ComposedModel
@@ -58,7 +59,7 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
     validation = {} if request.validation_data is None else _validation_data(names, request.validation_data)
     rows = FitRows({}, {})
     for name, member in members.items():
-        data = given[name]
+        data = without_gaps(member, given[name])
         check_rows(member, data, targets=True)
         if request.validation_split[name] and name not in validation:
             data, validation[name] = split_validation(name, data, request.validation_split[name])
@@ -74,7 +75,8 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
         )
         _warn_of_one_pass(name, rows.training[name], request.epochs[name] - request.initial_epoch[name])
     _set_auto_groups(joint, request, rows.training)
-    for name, data in validation.items():
+    for name, given_data in validation.items():
+        data = without_gaps(members[name], given_data)
         check_rows(members[name], data, targets=True)
         size = request.validation_batch_size[name]
         if size is None and data.dataset is None:  # that of the training rows says nothing of a dataset
@@ -104,12 +106,13 @@ def evaluation_rows(
     check_compiled({name: joint.members[name] for name in given})
     sizes = counts(joint._by_member, "batch_size", batch_size)
     taken = counts(joint._by_member, "steps", steps)
-    for name, data in given.items():
-        check_rows(joint.members[name], data, targets=True)
-    return {
-        name: member_rows(joint.members[name], data, sizes[name], taken[name], steps_argument="steps")
-        for name, data in given.items()
-    }
+    rows: dict[str, Rows] = {}
+    for name, member in joint.members.items():
+        if name in given:
+            data = without_gaps(member, given[name])
+            check_rows(member, data, targets=True)
+            rows[name] = member_rows(member, data, sizes[name], taken[name], steps_argument="steps")
+    return rows
 
 
 def prediction_rows(joint: ComposedModel, x: Any, batch_size: Any, steps: Any) -> dict[str, Rows | None]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 import tensorflow as tf
 
 from composer.engine.feed import Feed
-from composer.engine.programs import JointProgram, Logs, flattened
+from composer.engine.programs import JointProgram, Logs, flattened, to_python
+from composer.graph.views import overrides
 from composer.runtime.faults import rows_fault
 
 Answer = TypeVar("Answer")
@@ -56,6 +58,7 @@ class Pass:
         self._on_fault = on_fault
         self._present: set[str] = set()
         self.through = False
+        self._closed: Logs | None = None  # what `close` has changed
         self._told = True  # whether Keras has seen the logs as they are now
         self._in_bursts = not (watched or program.eager or feed.streams)
         self._burst = 1
@@ -70,7 +73,7 @@ class Pass:
 
     def begin(self, epochs: Mapping[str, int]) -> None:
         """Begin a pass with the members that take part, each with the epoch that tells the order of its rows."""
-        self.logs, self.steps = {}, dict.fromkeys(epochs, 0)
+        self.logs, self.steps, self._closed = {}, dict.fromkeys(epochs, 0), None
         self._present, self.through, self._told = set(epochs), False, True
         self.joint_steps = self.ahead = 0
         for name in self.feed.num_batches:
@@ -155,6 +158,26 @@ class Pass:
         """Bring every stream to its next step: one that has none ends its epoch now, as in Keras."""
         for name in self.feed.streams:
             self.has_step(name)
+
+    def close(self) -> Logs:
+        """End a pass as Keras' own loop ends: where a step of the user's own returned values under the names of the
+        model's metrics, their results take its place. A second call changes nothing.
+
+        Returns:
+            What has changed, as `member_metric`.
+        """
+        if self._closed is not None:
+            return self._closed
+        changed = self._closed = {}
+        for unit in (member.unit for member in self.program.members):
+            logs = self.logs.get(unit.name)
+            if isinstance(logs, Mapping) and any(overrides(unit.model, step) for step in ("train_step", "test_step")):
+                with suppress(ValueError):  # metrics that the step has never built
+                    results = to_python(unit.model.get_metrics_result())
+                    if set(results) == set(logs):
+                        self.logs[unit.name] = results
+                        changed.update({f"{unit.name}_{key}": value for key, value in flattened(results).items()})
+        return changed
 
     @property
     def flat_logs(self) -> Logs:

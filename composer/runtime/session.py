@@ -11,10 +11,11 @@ import keras
 import tensorflow as tf
 
 from composer.engine.feed import Feed
-from composer.engine.programs import JointProgram, Logs, to_python
+from composer.engine.programs import JointProgram, Logs, flattened, to_python
 from composer.errors import ComposerWarning
 from composer.graph.private import resumed_epoch
 from composer.runtime.faults import MemberFault, callback_fault, rows_fault
+from composer.runtime.history import check_log_names
 from composer.runtime.members import Member
 from composer.runtime.passes import Pass
 
@@ -214,14 +215,26 @@ class TrainingSession:
                 self._tell(run, "on_train_batch_end", self.training.steps[name] - 1, to_python(run.logs))
             if run.stops:
                 self._pause(run)
+        self._check_names()
         self.training.advance()
         return self.training.flat_logs
 
+    def _check_names(self) -> None:
+        """Of an eager program it shows only now under which names its members log."""
+        if self.training.program.eager:
+            logged = {name: list(flattened(run.logs)) for name, run in self.runs.items()}
+            validated = {
+                name: [key.removeprefix("val_") for key in run.validation_logs] for name, run in self.runs.items()
+            }
+            check_log_names(logged, validated)
+
     def end_epoch(self, epoch: int) -> bool:
         """Close an epoch for the members in it. Returns whether any member has epochs left."""
+        self._check_names()
         for run in self.runs.values():
             if not run.in_epoch:
                 continue
+            run.logs = self.training.logs.get(run.member.name, run.logs)
             self._warn_of_missing_rows(run, epoch)
             self._tell(run, "on_epoch_end", epoch, {**to_python(run.logs), **run.validation_logs})
             if not run.ended and (run.stops or epoch + 1 >= run.epochs.stop):
@@ -271,6 +284,7 @@ class TrainingSession:
     def begin_validation(self) -> None:
         assert self.validation is not None
         assert self.epoch is not None
+        self.training.close()  # before the metrics begin anew
         present = [name for name in self.validation.feed.num_batches if self.runs[name].validates(self.epoch)]
         for name in present:
             self.validation.reset(name)
@@ -289,12 +303,15 @@ class TrainingSession:
         self.validation.advance()
         return self.validation.flat_logs
 
-    def end_validation(self) -> None:
+    def end_validation(self) -> Logs:
+        """Close the validation of an epoch. Returns what `Pass.close` does."""
         assert self.validation is not None
+        changed = self.validation.close()
         for name, logs in list(self.validation.logs.items()):
             run, values = self.runs[name], to_python(logs)
             run.validation_logs = {f"val_{key}": value for key, value in values.items()}
             self._tell(run, "on_test_end", values)
+        return changed
 
     # Members -------------------------------------------------------------------------------------------------------
 
@@ -359,6 +376,9 @@ class FitController(keras.callbacks.Callback):
         self.session.begin_epoch(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        changed = self.session.training.close()
+        if logs is not None:
+            logs.update(changed)  # the other callbacks get the same dict
         if not self.session.end_epoch(epoch):
             self.model.stop_training = True
 

@@ -15,10 +15,12 @@ def test_by_code_in_any_case_or_by_name(run: Run, name: str) -> None:
 
 
 def test_unknown_code_is_wrong_usage_and_near_ones_are_told(run: Run) -> None:
-    ended = run("explain", "MG998")
+    ended = run("explain", "MG230")
     assert ended.code == 2
-    assert "there is no code 'MG998'" in ended.err
-    assert run("explain", "xyz").err.endswith("there is no code 'xyz'. `composer explain` lists them all.\n")
+    assert "there is no code 'MG230'. Did you mean MG220 (unused-model), MG210 (device-outside) or MG203" in ended.err
+    assert "Did you mean unknown-model?" in run("explain", "unknwon-model").err
+    for far in ("xyz", "MG999"):  # there is no family MG9
+        assert run("explain", far).err.endswith(f"there is no code '{far}'. `composer explain` lists them all.\n")
 
 
 def test_lists_every_code(run: Run) -> None:

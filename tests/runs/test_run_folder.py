@@ -16,7 +16,9 @@ import pytest
 from keras import layers
 
 import composer
+from composer.compiler.options import MOST_COPIES
 from composer.errors import ComposerError
+from composer.language.checks import LONGEST_NAME
 from composer.runs.predictions import write_predictions
 from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord, read_run
 from composer.runs.run_recorder import RunRecorder
@@ -192,6 +194,12 @@ def test_members_that_a_run_has_not(tmp_path: Path) -> None:
         run.model("wines")
     with pytest.raises(ComposerError, match=r"has no saved model of `digits` \(its state: running\)"):
         run.model("digits")
+
+
+def test_the_longest_name_of_a_member_is_a_file_name(tmp_path: Path) -> None:
+    name = "m" * LONGEST_NAME + f"_{MOST_COPIES - 1}"
+    folder = RunFolder.create(tmp_path / "run")
+    assert folder.save_members(joint(**{name: net()})) == (name,)
 
 
 # Whole or not at all -----------------------------------------------------------------------------------------------

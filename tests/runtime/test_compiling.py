@@ -194,3 +194,84 @@ def test_a_frozen_backbone_may_be_shared(tmp_path: Path) -> None:
     for name, model in again.items():
         assert not model.get_layer("backbone").trainable_variables
         assert_same_state(model, models[name], counters=False)  # Keras saves no state of a cell that draws nothing
+
+
+# Names that Keras does not know ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"loss": {"b": "msee"}},
+            r"`loss` of `b`: Keras has no loss 'msee'; did you mean `mse`.*Pass a loss of yo",
+        ),
+        ({"loss": "quadratic"}, r"`loss` of `a`: Keras has no loss 'quadratic'\. Pass a loss of your own as an object"),
+        ({"optimizer": "adamm", "loss": "mse"}, r"`optimizer` of `a`: Keras has no optimizer 'adamm'; .*`adam`"),
+        ({"loss": "mse", "metrics": {"b": ["mae", "maee"]}}, r"`metrics` of `b`: Keras has no metric 'maee'; .*`mae`"),
+        ({"loss": "mse", "weighted_metrics": ["acuracy"]}, r"`weighted_metrics` of `a`.*'acuracy'; .*`accuracy`"),
+    ],
+    ids=["loss", "far from all", "optimizer", "metric", "weighted metric"],
+)
+def test_misspelt_names_are_told_and_nothing_is_compiled(settings: dict[str, Any], message: str) -> None:
+    joint = joint_of(a=net(), b=net())
+    with pytest.raises(composer.GraphError, match=message):
+        joint.compile(**settings)
+    assert not any(member.model.compiled for member in joint.members.values())
+
+
+def test_a_misspelt_name_in_the_members_own_compile_is_told_before_training() -> None:
+    joint = joint_of(a=compiled(net()), b=net())
+    joint.members["b"].model.compile("sgd", "maee")
+    with pytest.raises(composer.GraphError, match="`loss` of `b`: Keras has no loss 'maee'; did you mean `mae`"):
+        joint.fit({"a": rows(4), "b": rows(4)}, verbose=0)
+    assert int(joint.members["a"].model.optimizer.iterations) == 0
+
+
+def test_every_name_that_keras_takes_is_taken_and_makes_nothing() -> None:
+    """Keras numbers the objects it makes by itself: a look-up that made one would change the keys of histories."""
+    x, y = rows(8)
+    settings = {"loss": "MSE", "metrics": ["auc", "accuracy", "acc", "cosine_similarity", "AUC"]}
+    alone = net()
+    joint = joint_of(a=twin(alone))
+    keras.backend.clear_session()  # begin to number anew
+    alone.compile("SGD", **settings)
+    expected = alone.fit(x, y > 0, verbose=0).history
+    keras.backend.clear_session()
+    joint.compile("SGD", **settings)
+    found = joint.fit({"a": (x, y > 0)}, verbose=0).members["a"].history
+    assert list(found) == list(expected)
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+
+
+def test_an_optimizer_that_is_registered_goes_by_its_name() -> None:
+    @keras.saving.register_keras_serializable("shop")
+    class Slow(keras.optimizers.SGD):
+        pass
+
+    joint = joint_of(a=net())
+    with keras.saving.custom_object_scope({"slow": Slow}):
+        joint.compile("slow", "mse")
+    assert isinstance(joint.members["a"].model.optimizer, Slow)
+
+
+# Models that are passed --------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_the_spec_does_not_use_is_told() -> None:
+    with pytest.warns(composer.ComposerWarning, match=r"no branch of the model `c` that was passed: it has `a`, `b`"):
+        composer.compile("parallel(a as day, b)", a=net(), b=net(), models={"c": net()})
+    with pytest.warns(composer.ComposerWarning, match=r"model `wines` that was passed; did you mean `wine`\?"):
+        composer.compile("parallel(wine)", wine=net(), wines=net())
+
+
+def test_models_of_all_compositions_may_be_passed_at_once() -> None:
+    spec = "let small = parallel(a)\nlet large = parallel(a, b)"
+    assert list(composer.compile(spec, graph="small", a=net(), b=net()).members) == ["a"]
+
+
+def test_a_model_is_either_declared_or_passed(tmp_path: Path) -> None:
+    net().save(tmp_path / "a.keras")
+    (tmp_path / "fleet.mgpu").write_text('model a = "a.keras"\nparallel(a)\n')
+    with pytest.raises(composer.GraphError, match=r"`a` is passed, and the spec declares it \(`model a = "):
+        composer.compile(tmp_path / "fleet.mgpu", a=net())

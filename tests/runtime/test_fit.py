@@ -400,3 +400,18 @@ def test_members_with_one_name_in_the_history_are_refused(other: str, validation
     with pytest.raises(composer.GraphError, match=rf"`{other}` would both write `{entry}`|`a` would both.*`{entry}`"):
         joint.fit(data, validation_data={name: data[name] for name in validation} or None, verbose=0)
     assert int(models["a"].optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize(("other", "validation", "entry"), [("a_b", (), "a_b_loss"), ("val_a", ("a",), "val_a_loss")])
+def test_eager_members_with_one_name_in_the_history_are_refused(
+    other: str, validation: tuple[str, ...], entry: str
+) -> None:
+    """What an eager member logs shows only when it does."""
+    x = keras.Input((3,))
+    heads = keras.Model(x, {"b": layers.Dense(1, name="b")(x), "c": layers.Dense(1, name="c")(x)})
+    models = {"a": compiled(heads, "sgd", "mse", run_eagerly=True), other: compiled(net(), "sgd", "mse")}
+    joint = composer.compile(f"parallel(a, {other})", models=models)
+    x, y = rows(4)
+    data = {"a": (x, {"b": y, "c": y}), other: (x, y)}
+    with pytest.raises(composer.GraphError, match=rf"would both write `{entry}` in the joint history"):
+        joint.fit(data, validation_data={name: data[name] for name in validation} or None, verbose=0)

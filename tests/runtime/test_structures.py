@@ -268,6 +268,114 @@ def two_named_outputs() -> keras.Model:
     return keras.Model(x, {"p": layers.Dense(1, name="p")(x), "q": layers.Dense(2, name="q")(x)})
 
 
+# Targets that are None ---------------------------------------------------------------------------------------------
+
+
+def listed_outputs() -> keras.Model:
+    x = keras.Input((3,))
+    return keras.Model(x, [layers.Dense(1, name="p")(x), layers.Dense(2, name="q")(x)])
+
+
+P, Q, W = numbers(N, 1), numbers(N, 2), np.arange(9.0) / 9
+
+
+def gappy() -> dict[str, Alone]:
+    """Outputs without a loss: Keras takes None for their targets, in every kind of structure."""
+    x = numbers(N, 3)
+
+    def alone(model: keras.Model, y: Any, loss: Any, metrics: Any = None, weight: Any = None) -> Alone:
+        def made() -> Any:
+            return (x, y) if weight is None else (x, y, weight)
+
+        settings = {"optimizer": "sgd", "loss": loss, "metrics": metrics}
+        return Alone(model, made, lambda: settings, {"batch_size": 4, "epochs": 2}, made, traced=True)
+
+    return {
+        "last": alone(listed_outputs(), [P, None], ["mse", None], [["mae"], None]),
+        "first": alone(listed_outputs(), (None, Q), [None, "mae"]),
+        "named": alone(two_named_outputs(), {"p": P, "q": None}, {"p": "mse", "q": None}),
+        "weighted": alone(listed_outputs(), [P, None], ["mse", None], weight=[W, None]),
+    }
+
+
+@pytest.fixture(scope="module")
+def gappy_fleet() -> Fleet:
+    with pytest.warns(UserWarning, match="Gradients do not exist for variables"):  # as Keras warns alone
+        return Fleet(gappy())
+
+
+@pytest.mark.parametrize("name", ["last", "first", "named", "weighted"])
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+def test_none_for_an_output_without_a_loss_trains_as_alone(gappy_fleet: Fleet, name: str) -> None:
+    gappy_fleet.assert_same(name)
+    x, y, *weight = gappy_fleet.members[name].rows()
+    told = {"sample_weight": weight[0]} if weight else {}
+    alone = gappy_fleet.alone(name)[0].evaluate(x, y, verbose=0, return_dict=True, **told)
+    joint = gappy_fleet.joint.evaluate({name: (x, y, *weight)}, verbose=0)[name]
+    assert joint == pytest.approx(alone, rel=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "looking"),
+    [({"loss": "mse"}, "loss"), ({"loss": ["mse", None], "metrics": [["mae"], ["mae"]]}, "metric")],
+    ids=["loss", "metric"],
+)
+def test_none_where_something_needs_targets_is_refused(settings: dict[str, Any], looking: str) -> None:
+    model = listed_outputs()
+    model.compile("sgd", **settings)
+    joint = composer.compile("parallel(m)", m=model)
+    with pytest.raises(composer.DataError, match=f"`m` are None for the output `q`, and its {looking} needs them") as e:
+        joint.fit({"m": (numbers(N, 3), [P, None])}, verbose=0)
+    assert e.value.code == "MG507"
+
+
+# Logs of a step of the user's own ----------------------------------------------------------------------------------
+
+
+class RawStep(OwnStep):
+    """Its steps return the loss of a batch under the name of a metric, whose result Keras' `fit` logs in its place."""
+
+    counts = True
+
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        if self.counts:
+            self.metrics[0].update_state(logs["loss"])
+        return {"loss": logs["loss"]}
+
+    def test_step(self, data: Any) -> Any:
+        x, y = data
+        return {"loss": self.compute_loss(y=y, y_pred=self(x))}
+
+
+class SilentStep(RawStep):
+    counts = False
+
+
+def test_raw_logs_of_a_step_are_those_of_the_model_alone() -> None:
+    def made(kind: type[RawStep]) -> keras.Model:
+        x = keras.Input((3,))
+        return kind(x, layers.Dense(1, kernel_initializer="ones")(x))
+
+    settings = {"optimizer": "sgd", "loss": "mse"}
+    fit = {"batch_size": 4, "epochs": 2}
+    fleet = Fleet(
+        {
+            kind.__name__: Alone(made(kind), lambda: rows(N), lambda: settings, fit, lambda: rows(5), other=made(kind))
+            for kind in (RawStep, SilentStep)
+        }
+    )
+    for name in fleet.members:
+        fleet.assert_same(name)
+        alone, history = fleet.alone(name)
+        for key in ("", "val_"):
+            joint = fleet.history.history[f"{key}{name}_loss"]
+            assert joint == pytest.approx(history[f"{key}loss"], rel=2e-6)
+        evaluated = fleet.joint.evaluate({name: rows(5)}, verbose=0)[name]
+        assert evaluated == pytest.approx(alone.evaluate(*rows(5), verbose=0, return_dict=True), rel=2e-6)
+    assert fleet.history.members["SilentStep"].history["loss"] == [0.0, 0.0]  # what Keras makes of it
+
+
 # Faults ------------------------------------------------------------------------------------------------------------
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from composer.cli.options import shared_options
 from composer.cli.terminal import Terminal
 from composer.diagnostics import CODES, FAMILIES, near_names
+from composer.diagnostics.near import edit_distance, join_words
 
 _EXAMPLES = """\b
 Examples:
@@ -27,14 +30,21 @@ def command(terminal: Terminal, code: str | None) -> int:
     slugs = {row.slug: row.code for row in CODES.values()}
     wanted = slugs.get(code.lower(), code.upper())
     if wanted not in CODES:
-        near = near_names(code.upper(), CODES)
-        raise click.BadParameter(
-            f"there is no code {code!r}. "
-            + (f"Did you mean {' or '.join(near)}?" if near else "`composer explain` lists them all."),
-            param_hint="CODE",
-        )
+        raise click.BadParameter(f"there is no code {code!r}. {_hint(code)}", param_hint="CODE")
     terminal.result(CODES[wanted].explain.rstrip("\n"))
     return 0
+
+
+def _hint(code: str) -> str:
+    """Codes of the same family, the nearest first, or near names; else where all of them are listed."""
+    wanted = code.upper()
+    if re.fullmatch(r"MG\d+", wanted):
+        family = [row for row in CODES if row.startswith(wanted[:3])]
+        near = sorted(family, key=lambda row: (edit_distance(row, wanted), abs(int(row[2:]) - int(wanted[2:]))))[:3]
+        told = [f"{row} ({CODES[row].slug})" for row in near]
+    else:
+        told = list(near_names(code.lower(), [row.slug for row in CODES.values()]))
+    return f"Did you mean {join_words(told)}?" if told else "`composer explain` lists them all."
 
 
 def _list() -> str:

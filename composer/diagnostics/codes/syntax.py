@@ -165,4 +165,12 @@ CODES: tuple[Code, ...] = (
         example="parallel(parallel(digits, wine), cellar)",
         mend="List the models themselves: `parallel(digits, wine, cellar)`.",
     ),
+    Code(
+        code="MG121",
+        slug="name-too-long",
+        summary="A name is longer than 100 characters.",
+        why="A member's name becomes the name of its files; a longer one would train and could not be saved.",
+        example=f"parallel(digits as {'d' * 101})",
+        mend="Choose a shorter name.",
+    ),
 )
