@@ -78,8 +78,7 @@ def path_argument(name: str, metavar: str, **more: Any) -> Callable[[Function], 
     return click.argument(name, metavar=metavar, type=click.Path(path_type=Path, readable=False), **more)
 
 
-def out_option(metavar: str, help: str) -> Callable[[Function], Function]:
+def out_option(metavar: str, help: str, *, required: bool = True) -> Callable[[Function], Function]:
     """`-o`, the folder that a verb writes into."""
-    return click.option(
-        "-o", "--out", metavar=metavar, type=click.Path(path_type=Path, readable=False), required=True, help=help
-    )
+    kind = click.Path(path_type=Path, readable=False)
+    return click.option("-o", "--out", metavar=metavar, type=kind, required=required, help=help)

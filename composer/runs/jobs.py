@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from composer.data_files.files import Rows
 from composer.language import nodes
 from composer.language.parser import parse
@@ -17,6 +19,7 @@ from composer.runs.progress import FitListener, StopBetweenBatches, progress_cal
 from composer.runs.requirements import check_has_data
 from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord
 from composer.runs.run_recorder import RunRecorder
+from composer.runtime.backup import read_backup
 from composer.runtime.building import build_joint
 from composer.runtime.composed_model import ComposedModel
 from composer.runtime.settings import make_callbacks
@@ -104,16 +107,22 @@ def run_fit(
     path: Path,
     *,
     force: bool = False,
+    resume: bool = False,
+    checkpoint_every: int | None = None,
     spec_path: Path | None = None,
     listener: FitListener | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> FitResult:
     """Train all members and write the run folder. However it ends, what was trained is in the folder.
 
+    While it goes on, a backup is kept in the folder; a run that was cut off is resumed from it.
+
     Args:
         job: what `prepare_fit` gave.
         path: the run folder; it must be new or empty.
         force: whether an earlier run in it may be replaced.
+        resume: whether to go on with the run in the folder, which was started with the same job.
+        checkpoint_every: joint steps after which to write the backup within an epoch too.
         spec_path: the file of the spec, from which its relative paths are found again later.
         listener: is told how it goes.
         should_stop: asked before each batch; where it says so, the run is interrupted.
@@ -121,10 +130,14 @@ def run_fit(
     Raises:
         ComposerError: the folder cannot be written, rows do not fit, or a callback fails.
     """
-    folder = RunFolder.create(path, force=force)
-    folder.write_spec(job.source.text)
-    folder.write_plan(job.joint.plan)
-    recorder = RunRecorder(folder, job.joint, _record(job, spec_path))
+    if resume:
+        folder = RunFolder(path)
+    else:
+        folder = RunFolder.create(path, force=force)
+        folder.write_spec(job.source.text)
+        folder.write_plan(job.joint.plan)
+    backup = read_backup(folder.backup)
+    recorder = RunRecorder(folder, job.joint, _record(job, spec_path), {} if backup is None else backup.histories)
     own: dict[str, list[Any]] = {
         name: make_callbacks(name, member.plan.member.train, path) for name, member in job.joint.members.items()
     }
@@ -135,11 +148,26 @@ def run_fit(
     interrupted = False
     try:
         with faults_told(path, job.joint.members, job.source), recorder, gaps_told():
-            history = job.joint.fit(**joint_arguments(job), callbacks=recorder.callbacks(callbacks), verbose=0)
+            history = job.joint.fit(
+                **joint_arguments(job),
+                callbacks=recorder.callbacks(callbacks),
+                backup_dir=folder.backup,
+                checkpoint_every=checkpoint_every,
+                verbose=0,
+            )
             raise_faults(history.faults)
     except KeyboardInterrupt:
         interrupted = True
+    finally:
+        _close_logs(own)
     return FitResult(path, recorder.histories, interrupted)
+
+
+def _close_logs(callbacks: Mapping[str, list[Any]]) -> None:
+    """Keras closes them at the end of a training, which one that was interrupted does not reach."""
+    for callback in (each for own in callbacks.values() for each in own):
+        if isinstance(callback, keras.callbacks.CSVLogger) and callback.csv_file is not None:
+            callback.csv_file.close()
 
 
 def joint_arguments(job: FitJob) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import keras
 
+from composer.runtime.callback_state import StatelessCallback
 from composer.runtime.session import BurstCallback
 
 
@@ -43,7 +44,7 @@ def progress_callbacks(listener: FitListener, members: Mapping[str, Any]) -> dic
     return {**{name: [_MemberProgress(listener, name)] for name in members}, "*": [joint]}
 
 
-class StopBetweenBatches(BurstCallback):
+class StopBetweenBatches(BurstCallback, StatelessCallback):
     """A joint callback that ends a `fit` where no batch is half done.
 
     Args:
@@ -62,7 +63,7 @@ class StopBetweenBatches(BurstCallback):
             raise KeyboardInterrupt
 
 
-class _MemberProgress(keras.callbacks.Callback):
+class _MemberProgress(StatelessCallback):
     def __init__(self, listener: FitListener, member: str) -> None:
         super().__init__()
         self._listener = listener
@@ -81,7 +82,7 @@ class _MemberProgress(keras.callbacks.Callback):
         self._listener.end_member(self._member)
 
 
-class _JointProgress(BurstCallback):
+class _JointProgress(BurstCallback, StatelessCallback):
     def __init__(self, listener: FitListener) -> None:
         super().__init__()
         self._listener = listener

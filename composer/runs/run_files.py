@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from composer.errors import ComposerError
+from composer.source import SourceText
 
 RUN, SPEC, HISTORY = "run.json", "spec.mgpu", "history.json"
 FILES = (RUN, SPEC, "plan.txt", "plan.json", "history.csv", HISTORY, "curves.svg", "curves.png")
@@ -50,6 +53,28 @@ def check_is_run(path: Path) -> None:
     if not (path / RUN).is_file():
         what = "holds no `run.json`" if path.is_dir() else "is a file" if path.exists() else "does not exist"
         raise ComposerError(f"{path} is no run folder: it {what}. Expected the folder that `composer fit -o` wrote")
+
+
+def unfinished_run(path: Path) -> tuple[SourceText, dict[str, Any], Path | None]:
+    """What a run that was cut off had set out to do.
+
+    Returns:
+        Its spec, the arguments it was started with, and where the spec was.
+
+    Raises:
+        ComposerError: it is no run folder, is damaged, or has finished.
+    """
+    check_is_run(path)
+    try:
+        document = json.loads((path / RUN).read_text(encoding="utf-8"))
+        text = (path / SPEC).read_text(encoding="utf-8")
+        state, arguments, there = document["state"], dict(document["arguments"]), document["spec_path"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ComposerError(f"the run folder {path} is damaged: {type(error).__name__}: {error}") from error
+    if state == "finished":
+        raise ComposerError(f"the run {path} has finished: there is nothing left to resume")
+    spec_path = Path(there) if there else None
+    return SourceText(text, str(path / SPEC), spec_path.parent if spec_path else Path()), arguments, spec_path
 
 
 def check_prediction_files(folder: Path, members: list[str], *, force: bool = False) -> None:

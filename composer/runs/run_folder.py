@@ -7,6 +7,7 @@
         history.csv history.json
         curves.svg curves.png
         callbacks/<member>/  what the members' own callbacks write
+        backup/              until the run ends, what it is resumed from
 
 Every file appears whole or not at all, so a run that is cut off leaves the last complete state.
 """
@@ -39,7 +40,7 @@ from composer.version import __version__
 FORMAT_VERSION = 1
 State: TypeAlias = Literal["running", "finished", "interrupted", "failed"]
 
-_FOLDERS = ("models", CALLBACK_FOLDER)
+_FOLDERS = ("models", CALLBACK_FOLDER, "backup")
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,11 @@ class RunFolder:
             _clear(path)
         make_folder(path)
         return cls(path)
+
+    @property
+    def backup(self) -> Path:
+        """The folder of the backup that a run which was cut off is resumed from."""
+        return self.path / "backup"
 
     def model_path(self, member: str) -> Path:
         """Where a member's model is saved."""

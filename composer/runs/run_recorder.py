@@ -11,6 +11,7 @@ import keras
 
 from composer.errors import ComposerError
 from composer.runs.run_folder import HasMembers, RunFolder, RunRecord, State
+from composer.runtime.callback_state import StatelessCallback
 
 SAVING_SHARE = 0.05
 """Saving models, and writing histories, may each take this share of the time between epochs at most."""
@@ -28,6 +29,7 @@ class RunRecorder:
         folder: where to.
         joint: whose members are trained.
         record: the run's record at its start; it is written on entering.
+        histories: what the members had logged before, of a run that is resumed.
         clock: seconds that only grow.
 
     Example:
@@ -40,11 +42,18 @@ class RunRecorder:
     """
 
     def __init__(
-        self, folder: RunFolder, joint: HasMembers, record: RunRecord, clock: Callable[[], float] = time.monotonic
+        self,
+        folder: RunFolder,
+        joint: HasMembers,
+        record: RunRecord,
+        histories: Mapping[str, Mapping[str, list[float]]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder = folder
         self.record = record
         self.histories: dict[str, dict[str, list[float]]] = {name: {} for name in joint.members}
+        for name, history in (histories or {}).items():
+            self.histories[name] = {metric: list(values) for metric, values in history.items()}
         self._joint = joint
         self._clock = clock
         self._saved_at = clock()
@@ -117,7 +126,7 @@ class RunRecorder:
                 raise ComposerError(f"the run was interrupted, and not all of it could be saved: {second}") from second
 
 
-class _Collector(keras.callbacks.Callback):
+class _Collector(StatelessCallback):
     """A member's callback: hands its logs to the recorder."""
 
     def __init__(self, recorder: RunRecorder, member: str) -> None:
@@ -129,7 +138,7 @@ class _Collector(keras.callbacks.Callback):
         self._recorder.add_epoch(self._member, logs or {})
 
 
-class _Flusher(keras.callbacks.Callback):
+class _Flusher(StatelessCallback):
     """A joint callback: writes what the members have logged, after all of them have."""
 
     def __init__(self, recorder: RunRecorder) -> None:

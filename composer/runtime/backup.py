@@ -7,6 +7,7 @@ The order of rows follows from the seeds and the epoch alone and is not kept.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 from composer.engine.programs import Logs
 from composer.errors import ComposerError, DataError
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
-from composer.runtime.callback_state import callback_state, decoded, encoded, restore_callback
+from composer.runtime.callback_state import StatelessCallback, callback_state, decoded, encoded, restore_callback
 from composer.runtime.session import BurstCallback, Resumed, TrainingSession
 
 FORMAT_VERSION = 1
@@ -48,7 +49,7 @@ class Backup:
         histories = {}
         for key, state in self.meta["callbacks"].items():
             member, _, _ = key.rpartition("/")
-            if {"history", "epoch"} <= set(state):
+            if member != "*" and {"history", "epoch"} <= set(state):
                 histories[member] = decoded(state["history"], self.arrays)
         return histories
 
@@ -80,8 +81,10 @@ def read_backup(folder: Path) -> Backup | None:
 
 
 def remove_backup(folder: Path) -> None:
-    """Remove a backup, if there is one."""
+    """Remove a backup, if there is one, and the folder, if it held nothing else."""
     (folder / FILE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 class BackupWriter(BurstCallback):
@@ -190,9 +193,14 @@ class BackupWriter(BurstCallback):
 
     def _callbacks(self) -> dict[str, keras.callbacks.Callback]:
         """The callbacks whose memory is kept, by a name for each."""
-        named = {f"*/{index}": callback for index, callback in enumerate(self.joint_callbacks)}
-        for name, run in self.session.runs.items():
-            named |= {f"{name}/{index}": callback for index, callback in enumerate(run.callbacks.callbacks)}
+        given = {
+            "*": self.joint_callbacks,
+            **{name: run.callbacks.callbacks for name, run in self.session.runs.items()},
+        }
+        named: dict[str, keras.callbacks.Callback] = {}
+        for whose, callbacks in given.items():
+            kept = (callback for callback in callbacks if not isinstance(callback, StatelessCallback))
+            named |= {f"{whose}/{index}": callback for index, callback in enumerate(kept)}
         return named
 
     def _check(self, backup: Backup) -> None:

@@ -22,6 +22,10 @@ _TRUSTED = ("keras", "numpy")
 _FUNCTION, _ARRAY, _TUPLE = "$function", "$array", "$tuple"
 
 
+class StatelessCallback(keras.callbacks.Callback):
+    """A callback that looks on: nothing of it is kept, and training goes on with or without it."""
+
+
 class NotPlainError(Exception):
     """A value that is no plain data."""
 

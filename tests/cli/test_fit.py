@@ -323,7 +323,10 @@ def test_ctrl_c_keeps_what_is_trained(run: Run, shop: Path, monkeypatch: pytest.
     monkeypatch.setattr(RunRecorder, "add_epoch", interrupting)
     ended = run("fit", spec_in_order(shop), "-o", "run", "-q", "--epochs", "50")
     assert (ended.code, ended.out) == (130, "")
-    assert ended.err == "note: interrupted; what was trained is kept in run (a after 2 epochs, b after 2 epochs)\n"
+    assert ended.err == (
+        "note: interrupted; what was trained is kept in run (a after 2 epochs, b after 2 epochs); "
+        "`composer fit --resume run` goes on\n"
+    )
     model, history = alone(shop, epochs=2)
     assert_same_weights(keras.saving.load_model("run/models/a.keras"), model)
     found = read_run(Path("run"))

@@ -283,7 +283,7 @@ class Clock:
 
 def recorder(tmp_path: Path, clock: Clock, **models: keras.Model) -> RunRecorder:
     record = RunRecord.start({}, {name: MemberRecord() for name in models})
-    return RunRecorder(RunFolder.create(tmp_path / "run"), joint(**models), record, clock)
+    return RunRecorder(RunFolder.create(tmp_path / "run"), joint(**models), record, clock=clock)
 
 
 def test_recorder_follows_a_fit_and_saves_all_at_the_end(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,26 +20,40 @@ from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
 from composer.runs.requirements import check_has_data, check_has_files, check_has_models
-from composer.runs.run_files import check_run_place
+from composer.runs.run_files import check_run_place, unfinished_run
 
 if TYPE_CHECKING:
     from composer.runs.jobs import FitJob, FitResult
     from composer.runs.progress import FitListener
 
 MOST_METRICS = 6
+_SAID = ("graph", "epochs", "batch_size", "seed")  # of the arguments in `run.json`, what a resumed run takes over
 
 _EXAMPLES = """\b
 Examples:
   composer fit fleet.mgpu -o runs/first
   composer fit fleet.mgpu -o runs/quick --epochs 2 --seed 7
   composer fit fleet.mgpu -o runs/first --force --simulate 4
+  composer fit --resume runs/first
   composer compile runs/first -o export/fleet
 """
 
 
 @click.command(epilog=_EXAMPLES, short_help="Train all members of a spec.")
-@path_argument("spec", "SPEC")
-@out_option("RUN", "The run folder; new, empty, or with --force an earlier run.")
+@path_argument("spec", "SPEC", required=False)
+@out_option("RUN", "The run folder; new, empty, or with --force an earlier run.", required=False)
+@click.option(
+    "--resume",
+    metavar="RUN",
+    type=click.Path(path_type=Path, readable=False),
+    help="Go on with a run that was cut off, as if it had not been; instead of SPEC and -o.",
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Steps after which a run can be resumed within an epoch too; else after each epoch.",
+)
 @graph_option
 @allow_python_option
 @click.option(
@@ -53,8 +67,10 @@ Examples:
 @click.pass_obj
 def command(
     terminal: Terminal,
-    spec: Path,
-    out: Path,
+    spec: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    checkpoint_every: int | None,
     graph: str | None,
     allow_python: bool,
     epochs: int | None,
@@ -66,14 +82,23 @@ def command(
     """Train all members of a spec on the data it names, and write the run folder.
 
     The folder holds each member's model, the history as CSV and JSON, the learning curves, the plan and the spec.
-    Ctrl-C stops between two batches and keeps what is trained.
+    Ctrl-C stops between two batches and keeps what is trained. A run that was cut off, by Ctrl-C or by anything
+    else, is resumed with --resume and ends as if it had not been.
     """
-    source = read_source(spec)
+    _check_usage(spec, out, resume, epochs, batch, seed, graph, force)
+    if resume is not None:
+        source, said, spec_path = unfinished_run(resume)
+        out, graph, epochs, batch, seed = resume, *(said.get(key) for key in _SAID)
+    else:
+        assert spec is not None
+        source, spec_path = read_source(spec), None if spec == STDIN else spec
+    assert out is not None
     plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
     check_has_models(plan)
     check_has_data(plan, source)
     check_has_files(plan, source)
-    check_run_place(out, force=force)
+    if resume is None:
+        check_run_place(out, force=force)
     start_tensorflow(terminal)
     from composer.runs.jobs import FitOptions, prepare_fit
 
@@ -82,7 +107,8 @@ def command(
         job = prepare_fit(source, options)
     terminal.diagnostics(job.joint.plan.warnings)
     with stop_requests(terminal) as request:
-        result, seconds = _train(terminal, job, out, request, force=force, quiet=quiet, spec=spec)
+        how = {"force": force, "resume": resume is not None, "checkpoint_every": checkpoint_every}
+        result, seconds = _train(terminal, job, out, request, quiet=quiet, spec_path=spec_path, **how)
     if result.interrupted:
         terminal.label("note", f"interrupted; {_kept(result)}")
         return request.exit_code
@@ -90,22 +116,27 @@ def command(
     return 0
 
 
+def _check_usage(spec: Path | None, out: Path | None, resume: Path | None, *said: Any) -> None:
+    if resume is None:
+        missing = "SPEC" if spec is None else "-o" if out is None else None
+        if missing:
+            raise click.UsageError(f"Missing {missing}. Give SPEC and -o RUN, or --resume RUN.")
+    elif spec is not None or out is not None or any(value not in (None, False) for value in said):
+        raise click.UsageError(
+            "--resume goes on with the spec and the settings of the run: leave out SPEC, -o, --force, --graph, "
+            "--epochs, --batch and --seed."
+        )
+
+
 def _train(
-    terminal: Terminal, job: FitJob, out: Path, request: StopRequest, *, force: bool, quiet: bool, spec: Path
+    terminal: Terminal, job: FitJob, out: Path, request: StopRequest, *, quiet: bool, **options: Any
 ) -> tuple[FitResult, float]:
     from composer.runs.jobs import run_fit
 
     rows = {name: each.num_rows for name, each in job.rows.items()}
     state = FitState(rows)
     with _display(terminal, state, rows, request, quiet) as listener, redirect_stdout(sys.stderr):
-        result = run_fit(
-            job,
-            out,
-            force=force,
-            spec_path=None if spec == STDIN else spec,
-            listener=listener,
-            should_stop=request,
-        )
+        result = run_fit(job, out, listener=listener, should_stop=request, **options)
     return result, state.elapsed
 
 
@@ -130,7 +161,9 @@ def _kept(result: FitResult) -> str:
     """What an interrupted run leaves, and where."""
     told = ", ".join(f"{name} after {result.epochs(name)} epochs" for name in list(result.histories)[:8])
     more = f" and {len(result.histories) - 8} more" if len(result.histories) > 8 else ""
-    return f"what was trained is kept in {result.folder} ({told}{more})"
+    return (
+        f"what was trained is kept in {result.folder} ({told}{more}); `composer fit --resume {result.folder}` goes on"
+    )
 
 
 def _summary(result: FitResult, job: FitJob, seconds: float) -> str:
