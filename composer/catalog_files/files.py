@@ -36,12 +36,7 @@ def signature_of_file(path: Path) -> ModelSignature | None:
     if path.is_dir():
         return ModelSignature((), (), trainable=False) if (path / "saved_model.pb").is_file() else None
     config = _read_config(path)
-    if config is None:
-        return None
-    try:
-        return signature_of_config(config)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
-        return None  # not laid out as Keras writes it: as unreadable as a damaged archive
+    return None if config is None else signature_of_config(config)
 
 
 def catalog_of(named: nodes.Spec | ir.Composition, folder: Path) -> dict[str, ModelSignature | None]:

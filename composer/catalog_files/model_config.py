@@ -11,9 +11,17 @@ from composer.catalog_files.walk import End, is_model, walk_model
 
 
 def signature_of_config(config: dict[str, Any]) -> ModelSignature | None:
-    """The signature that a model's saved config tells; None for a class of the user's own, or a model never built."""
-    if not is_model(config):
+    """The signature that a model's config tells, as a `.keras` file holds it.
+
+    None for a class of the user's own, a model never built, or a config that is not laid out as Keras writes it.
+    """
+    try:
+        return _signature(config) if is_model(config) else None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
         return None
+
+
+def _signature(config: dict[str, Any]) -> ModelSignature | None:
     tally = Tally()
     ends = walk_model(config, None, True, tally)
     if ends is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import keras
 
 from composer.catalog import ModelSignature, TensorSignature
+from composer.catalog_files.model_config import signature_of_config
 from composer.graph.private import flatten_layers, graph_calls, layer_name
 
 COUPLED_LAYERS = (keras.layers.BatchNormalization,)
@@ -80,6 +82,8 @@ def signature_of(model: keras.Model) -> ModelSignature:
     input_leaves, output_leaves = keras.tree.flatten(inputs), keras.tree.flatten(outputs)
     input_names, output_names = own_names(inputs, "input"), own_names(outputs, "output")
     layers, calls = list(leaf_layers(model)), graph_calls(model)
+    told = _told_by_config(model)
+    flops, activations = (None, None) if told is None else (told.flops_per_row, told.activation_bytes_per_row)
     fixed = [leaf.shape[0] for leaf in input_leaves if leaf.shape and leaf.shape[0] is not None]
     return ModelSignature(
         inputs=_tensors(input_names, input_leaves),
@@ -87,8 +91,8 @@ def signature_of(model: keras.Model) -> ModelSignature:
         parameters=model.count_params(),
         trainable_parameters=sum(math.prod(weight.shape) for weight in model.trainable_weights),
         weight_bytes=sum(math.prod(weight.shape) * _bytes(weight.dtype) for weight in model.weights),
-        flops_per_row=_flops(layers, calls),
-        activation_bytes_per_row=_activation_bytes(layers, calls),
+        flops_per_row=_flops(layers, calls) if flops is None else flops,
+        activation_bytes_per_row=_activation_bytes(layers, calls) if activations is None else activations,
         fixed_batch=fixed[0] if fixed else None,
         stateful_layers=tuple(layer.name for layer in layers if getattr(layer, "stateful", False)),
         coupled_layers=tuple(layer.name for layer in layers if isinstance(layer, COUPLED_LAYERS)),
@@ -99,6 +103,18 @@ def signature_of(model: keras.Model) -> ModelSignature:
             if leaf.shape is not None and not leaf.shape
         ),
     )
+
+
+def _told_by_config(model: keras.Model) -> ModelSignature | None:
+    """What a file of the model would tell: its work is counted by the same rules, so that a plan made from the file is
+    that of the model loaded from it. Layers that no rule knows leave it open, and the model itself is counted."""
+    if type(model).__module__.partition(".")[0] != "keras":
+        return None
+    try:
+        entry = {"module": "keras", "class_name": type(model).__name__, "config": model.get_config()}
+        return signature_of_config(json.loads(json.dumps(entry)))
+    except Exception:  # a layer of the user's own may not say how it was made, or not in terms of JSON
+        return None
 
 
 def _functional_end(model: keras.Model, end: str) -> Any:

@@ -202,6 +202,8 @@ def test_sizes_and_ends_are_those_of_keras(name: str, saved: Callable[[keras.Mod
     assert [tensor.name for tensor in told.outputs] == [tensor.name for tensor in seen.outputs]
     assert [tensor.dtype for tensor in told.outputs] == [tensor.dtype for tensor in seen.outputs]
     assert told.coupled_layers == seen.coupled_layers
+    assert told.flops_per_row == seen.flops_per_row
+    assert told.activation_bytes_per_row == seen.activation_bytes_per_row
     assert told.trainable
 
 
