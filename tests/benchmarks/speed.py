@@ -1,7 +1,8 @@
 """How fast composer is, on this machine, against the limits it was given.
 
     python -m tests.benchmarks.speed                     all
-    python -m tests.benchmarks.speed check one_member    some: check, branches, one_member, two_members, quickstart
+    python -m tests.benchmarks.speed check one_member    some: check, branches, one_member, two_members,
+                                                         eight_members, memory, quickstart
 
 Run it by hand on a quiet machine. The exit status is 1 where a limit is missed.
 """
@@ -11,13 +12,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tests.benchmarks import front, quickstart, training
+from tests.benchmarks import fleet, front, memory, quickstart, training
 
 BENCHMARKS = {
     "check": front.check_as_a_process,
     "branches": front.many_branches,
     "one_member": training.one_member,
     "two_members": training.two_members,
+    "eight_members": fleet.eight_members,
+    "memory": memory.memory,
     "quickstart": quickstart.quickstart,
 }
 
