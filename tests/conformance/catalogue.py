@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from tests.conformance import layers, losses, metrics, optimizers, pieces
+from tests.conformance import callbacks, layers, losses, metrics, optimizers, pieces
 from tests.conformance.trials import Entry
 
 
@@ -33,6 +33,7 @@ KINDS: dict[str, Kind] = {
     "schedules": Kind(optimizers.schedule_entries, keras.optimizers.schedules, optimizers.SCHEDULE_REASONS),
     "losses": Kind(losses.entries, keras.losses, losses.REASONS),
     "metrics": Kind(metrics.entries, keras.metrics, metrics.REASONS),
+    "callbacks": Kind(callbacks.entries, keras.callbacks, callbacks.REASONS),
     "regularizers": Kind(pieces.regularizers, keras.regularizers, pieces.REGULARIZER_REASONS),
     "constraints": Kind(pieces.constraints, keras.constraints, pieces.CONSTRAINT_REASONS),
     "initializers": Kind(pieces.initializers, keras.initializers, pieces.INITIALIZER_REASONS),

@@ -23,6 +23,7 @@ import numpy as np
 from keras import layers
 
 import composer
+from tests.conformance.files import contents, written
 
 BAR = 2e-6
 """The largest difference that is allowed, relative to the largest weight."""
@@ -114,12 +115,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training ended with."""
+    """What a training ended with, and what the files hold that its callbacks wrote."""
 
     model: keras.Model
     history: dict[str, list[float]]
     callbacks: list[keras.callbacks.Callback]
-    folder: Path
+    files: dict[str, dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def run_together(trials: Sequence[Trial], epochs: int, folder: Path) -> list[Tra
     keras.utils.set_random_seed(1)
     history = joint.fit(data, shuffle=False, verbose=0, **{key: value for key, value in arguments.items() if value})
     return [
-        Trained(models[name], history.members[name].history, arguments["callbacks"][name], folders[name])
+        Trained(models[name], history.members[name].history, arguments["callbacks"][name], read(folders[name]))
         for name in list(members)[: len(trials)]
     ]
 
@@ -212,7 +213,11 @@ def run_alone(trial: Trial, place: Place, epochs: int, folder: Path) -> Trained:
         callbacks=callbacks,
         **{"epochs": epochs, "batch_size": place.batch_size, **trial.fit},
     )
-    return Trained(model, history.history, callbacks, folder)
+    return Trained(model, history.history, callbacks, read(folder))
+
+
+def read(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    return {name: contents(path) for name, path in written(folder).items()}
 
 
 def run(entries: Sequence[Entry], epochs: int, folder: Path) -> list[Outcome]:
@@ -279,19 +284,28 @@ def _compared(entry: Entry, joint: Trained | str, alone: Trained | str) -> Outco
 
 def differences(joint: Trained, alone: Trained) -> Iterator[tuple[str, float]]:
     """Everything that a training changes, with how far apart it is: weights, statistics and seed states, the
-    optimizer's state, and the history of every metric."""
+    optimizer's state, what callbacks wrote, and the history of every metric."""
     for mine, theirs in (
         (joint.model.variables, alone.model.variables),
         (joint.model.optimizer.variables, alone.model.optimizer.variables),
     ):
         yield "number of variables", 0.0 if len(mine) == len(theirs) else np.inf
         pairs = [(a.path, np.array(a), np.array(b)) for a, b in zip(mine, theirs, strict=False)]
-        scale = max((_largest(b) for _, _, b in pairs if np.issubdtype(b.dtype, np.floating)), default=0.0)
+        scale = max((_largest(b) for _, _, b in pairs), default=0.0)
         yield from ((path, gap(a, b, scale)) for path, a, b in pairs)
+    yield "files", 0.0 if list(joint.files) == list(alone.files) else np.inf
+    for name in set(joint.files) & set(alone.files):
+        yield from _file_differences(name, joint.files[name], alone.files[name])
     yield "metrics in the history", 0.0 if set(joint.history) == set(alone.history) else np.inf
     for key in set(joint.history) & set(alone.history):
         a, b = np.array(joint.history[key]), np.array(alone.history[key])
         yield f"history {key}", gap(a, b, _largest(b))
+
+
+def _file_differences(name: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    yield f"names in {name}", 0.0 if list(got) == list(want) else np.inf
+    for key in set(got) & set(want):
+        yield f"{key} in {name}", gap(got[key], want[key], _largest(want[key]))
 
 
 def gap(got: np.ndarray, want: np.ndarray, scale: float) -> float:
@@ -311,8 +325,9 @@ def gap(got: np.ndarray, want: np.ndarray, scale: float) -> float:
 
 
 def _largest(values: np.ndarray) -> float:
-    finite = values[np.isfinite(values)] if np.issubdtype(values.dtype, np.floating) else values
-    return float(np.abs(finite).max(initial=0))
+    if not np.issubdtype(values.dtype, np.floating):
+        return 0.0
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0))
 
 
 # Pools -------------------------------------------------------------------------------------------------------------
@@ -334,6 +349,7 @@ class Outcomes:
     """The outcomes of some entries; each pool is trained when the first of its entries is asked for."""
 
     def __init__(self, entries: Sequence[Entry], epochs: int) -> None:
+        self.entries = list(entries)
         self.epochs = epochs
         self._pools = [pool for daily in (True, False) for pool in pools([e for e in entries if e.daily is daily])]
         self._found: dict[str, Outcome] = {}
@@ -344,3 +360,9 @@ class Outcomes:
             with tempfile.TemporaryDirectory() as folder:
                 self._found.update({str(each.entry): each for each in run(pool, self.epochs, Path(folder))})
         return self._found[str(entry)]
+
+    def pop(self, entry: Entry) -> Outcome:
+        """An outcome that is not asked for again: its models can go."""
+        outcome = self[entry]
+        del self._found[str(entry)]
+        return outcome
