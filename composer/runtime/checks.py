@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import keras
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from composer.catalog import TensorSignature
 from composer.diagnostics import near_names
-from composer.errors import DataError
+from composer.errors import DataError, GraphError
 from composer.graph.hints import shown_shape
 from composer.runtime.data import MemberData
 from composer.runtime.members import Member
@@ -26,10 +27,12 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
 
     Raises:
         DataError: if inputs, targets or lengths do not fit; the message says what the model takes and what came.
+        GraphError: in a process that was forked from the one that composed the member.
 
     Warns:
         ComposerWarning: NaN among the targets.
     """
+    _check_process(member)
     x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data.dataset)
     _check_inputs(member, x)
     if targets and y is None and getattr(member.trainer, "loss", None) is not None:
@@ -43,6 +46,16 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
         _check_lengths(member.name, data)
     if targets and y is not None:
         check_targets(member, y)
+
+
+def _check_process(member: Member) -> None:
+    """Refuse to wait for ever: TensorFlow's threads are not there in a process that was forked from theirs."""
+    if member.process != os.getpid():
+        raise GraphError(
+            f"`{member.name}` was composed in process {member.process}, and this is process {os.getpid()}, forked from "
+            "it, in which TensorFlow does not run. Start workers with `multiprocessing.get_context('spawn')`, and "
+            "compose or load the model in each"
+        )
 
 
 def _dataset_parts(member: Member, dataset: Any) -> tuple[Any, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -29,6 +30,7 @@ class Member:
         plan: where the replicas are, and why.
         signature: the model's inputs and outputs under its own names.
         merge: TensorFlow name of the device on which replica outputs are joined.
+        process: the process it was composed in, the only one that can run it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Member:
     plan: MemberPlan
     signature: ModelSignature
     merge: str
+    process: int = field(default_factory=os.getpid)
 
     @property
     def unit(self) -> Unit:

@@ -8,6 +8,8 @@ kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import keras
 
@@ -63,4 +65,9 @@ def entries() -> Iterator[Entry]:
     for name, cls in classes(keras.layers, keras.layers.Layer).items():
         if name not in REASONS:
             recipe = recipe_of(cls)
-            yield Entry("layer", name, Trial(f"layer {name}", recipe.model, recipe.rows), daily=name in DAILY)
+            trial = Trial(f"layer {name}", recipe.model, recipe.rows, partial(_settings, recipe.rate))
+            yield Entry("layer", name, trial, daily=name in DAILY)
+
+
+def _settings(rate: float) -> dict[str, Any]:
+    return {"optimizer": keras.optimizers.SGD(rate), "loss": "mse"}

@@ -61,12 +61,14 @@ class Recipe:
         build: from the inputs to what the head sees.
         numbers: makes an array of a shape.
         dtype: of the inputs.
+        rate: a learning rate at which it trains steadily.
     """
 
     inputs: tuple[tuple[int, ...], ...]
     build: Callable[..., Any]
     numbers: Callable[[np.random.Generator, tuple[int, ...]], Any]
     dtype: str = "float32"
+    rate: float = 0.05
 
     def model(self) -> keras.Model:
         inputs = [keras.Input(shape, dtype=self.dtype) for shape in self.inputs]
@@ -150,7 +152,7 @@ def on_queries(cls: type) -> Recipe:
 
 
 def on_images(cls: type) -> Recipe:
-    return Recipe(((8, 8, 3),), lambda x: layers.Rescaling(1 / 255)(make(cls)(x)), bright)
+    return Recipe(((8, 8, 3),), lambda x: layers.Rescaling(1 / 255)(make(cls)(x)), bright, rate=1e-3)
 
 
 def to_indices(cls: type, numbers: Any, dtype: str = "float32", shape: tuple[int, ...] = (4,)) -> Recipe:
