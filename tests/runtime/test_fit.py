@@ -196,8 +196,8 @@ class Counted:
         return self.function(*args)
 
 
-def test_a_second_fit_goes_on_and_adds_no_trace() -> None:
-    """C76, C22: the user's own models hold what was trained, in the same variables."""
+def test_c76_c22_a_second_fit_goes_on_and_adds_no_trace() -> None:
+    """The user's own models hold what was trained, in the same variables."""
     a, b = net(), net(5, 2)
     alone = twin(a)
     for model in (a, alone, b):
