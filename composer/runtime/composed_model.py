@@ -14,7 +14,7 @@ import keras
 from composer.compiler.plan import Plan
 from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
-from composer.errors import DataError, ExportError, GraphError
+from composer.errors import ExportError, GraphError
 from composer.export.saved_model import export_saved_model
 from composer.graph import devices
 from composer.graph.lowering import lower
@@ -22,14 +22,13 @@ from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
 from composer.runtime.arguments import FitRequest
 from composer.runtime.atomic_files import write_atomically
-from composer.runtime.backup import backup_writer
 from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows
 from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
-from composer.runtime.session import TEST_HOOKS, FitController, TrainingSession, watching
+from composer.runtime.session import TEST_HOOKS, TrainingSession, watching
 from composer.runtime.sharing import check_shared, member_trainers
 
 _NO_SINGLE_BATCHES = (
@@ -39,7 +38,7 @@ _NO_SINGLE_BATCHES = (
 
 
 @keras.saving.register_keras_serializable(package="composer")
-class ComposedModel(keras.Model):
+class ComposedModel(saving.SavedByConfig):
     """Several Keras models in one program, each trained, evaluated and served as if it were alone.
 
     Made by `composer.compile`. As a Keras model it maps `{member: inputs}` to `{member: outputs}`.
@@ -173,10 +172,9 @@ class ComposedModel(keras.Model):
             verbose: as in Keras.
             callbacks: `{member: [...]}` see the member's model and plain names; under `"*"`, or as a list, they are
                 joint and see `member_metric`.
-            backup_dir: a folder to keep a backup in while training goes on, written after each epoch and removed at the
-                end. Where it holds one, because the process was killed, the same call goes on from there, to the
-                weights, histories and orders of rows of a training that was never stopped. What yields batches
-                (datasets, generators) is run through again up to there.
+            backup_dir: a folder to keep a backup in while training goes on. Where it holds one, because the process
+                was killed, the same call goes on from there, to the end of a training that was never stopped. What
+                yields batches (datasets, generators) is run through again up to there.
             checkpoint_every: joint steps after which to write the backup within an epoch too.
             **arguments: `steps_per_epoch`, `validation_data`, `validation_split`, `validation_freq`,
                 `validation_steps`, `validation_batch_size`, `shuffle`, `class_weight`, `sample_weight`,
@@ -209,19 +207,9 @@ class ComposedModel(keras.Model):
         request = FitRequest.create(self._by_member, self._plan, given)
         rows = fitting.training_rows(self, request, x, y)
         history = JointHistory()
-        if checkpoint_every is not None and (backup_dir is None or checkpoint_every < 1):
-            raise DataError(
-                "`checkpoint_every` is a number of steps, at least 1, beside a `backup_dir` to write to. Received: "
-                f"checkpoint_every={checkpoint_every}, backup_dir={backup_dir}"
-            )
-        session = fitting.session(self, self._programs, request, rows, history, halt=checkpoint_every)
-        first = min(run.epochs.start for run in session.runs.values())
-        joint = [*request.joint_callbacks, history]
-        if backup_dir is not None:
-            writer = backup_writer(Path(backup_dir), checkpoint_every, session, joint, self._spec_text)
-            first = first if writer.first_epoch is None else writer.first_epoch
-            joint.append(writer)
-        self._session = session
+        backup = (None if backup_dir is None else Path(backup_dir), checkpoint_every)
+        run = fitting.begin(self, self._programs, request, rows, history, *backup)
+        self._session = session = run.session
         try:
             validation = None if session.validation is None else session.validation.feed
             with fitting.quiet_about_lengths(session.training.feed, validation):
@@ -229,9 +217,9 @@ class ComposedModel(keras.Model):
                     session.training.feed.counted_steps,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
                     epochs=max(run.epochs.stop for run in session.runs.values()),
-                    initial_epoch=first,
+                    initial_epoch=run.initial_epoch,
                     verbose=verbose,
-                    callbacks=[FitController(session), *joint],
+                    callbacks=run.callbacks,
                     validation_data=None if validation is None else validation.steps,
                 )
         finally:
@@ -415,22 +403,3 @@ class ComposedModel(keras.Model):
         """
         path = saving.place_to_save(filepath, overwrite=overwrite, zipped=zipped)
         write_atomically(path, lambda temporary: super(ComposedModel, self).save(temporary, **arguments))
-
-    def get_config(self) -> dict[str, Any]:
-        return saving.config_of(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> ComposedModel:
-        return saving.model_from_config(cls, config)
-
-    def get_build_config(self) -> dict[str, Any]:
-        return {}
-
-    def build_from_config(self, config: dict[str, Any]) -> None:
-        """Nothing to do: the constructor builds the whole graph."""
-
-    def get_compile_config(self) -> dict[str, Any]:
-        return {}
-
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Nothing to do: each member's model carries its own settings."""

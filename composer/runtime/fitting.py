@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -17,6 +18,7 @@ from composer.engine.programs import JointProgram, to_python
 from composer.engine.streams import StreamRows
 from composer.errors import ComposerWarning, DataError
 from composer.runtime.arguments import FitRequest, counts
+from composer.runtime.backup import backup_writer
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
@@ -25,7 +27,7 @@ from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import as_numpy
 from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
-from composer.runtime.session import MemberRun, TrainingSession
+from composer.runtime.session import FitController, MemberRun, TrainingSession
 from composer.runtime.target_gaps import without_gaps
 
 if TYPE_CHECKING:
@@ -220,6 +222,51 @@ def _warn_of_one_pass(name: str, rows: Rows, num_epochs: int) -> None:
             ComposerWarning,
             stacklevel=4,
         )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One `fit`, ready to begin.
+
+    Args:
+        session: what it steps.
+        callbacks: what Keras' loop is to call, in this order.
+        initial_epoch: the epoch to begin with.
+    """
+
+    session: TrainingSession
+    callbacks: list[keras.callbacks.Callback]
+    initial_epoch: int
+
+
+def begin(
+    joint: ComposedModel,
+    programs: ProgramCache,
+    request: FitRequest,
+    rows: FitRows,
+    history: JointHistory,
+    backup_dir: Path | None,
+    checkpoint_every: int | None,
+) -> Fit:
+    """Make all that one `fit` needs; where there is a backup, it is to go on from there.
+
+    Raises:
+        DataError: for a `checkpoint_every` that makes no sense.
+        ComposerError: if the backup is of another training, or cannot be read or written.
+    """
+    if checkpoint_every is not None and (backup_dir is None or checkpoint_every < 1):
+        raise DataError(
+            "`checkpoint_every` is a number of steps, at least 1, beside a `backup_dir` to write to. Received: "
+            f"checkpoint_every={checkpoint_every}, backup_dir={backup_dir}"
+        )
+    stepped = session(joint, programs, request, rows, history, halt=checkpoint_every)
+    callbacks = [FitController(stepped), *request.joint_callbacks, history]
+    first = min(run.epochs.start for run in stepped.runs.values())
+    if backup_dir is not None:
+        writer = backup_writer(backup_dir, checkpoint_every, stepped, callbacks[1:], joint.spec_text)
+        callbacks.append(writer)
+        first = first if writer.first_epoch is None else writer.first_epoch
+    return Fit(stepped, callbacks, first)
 
 
 def session(

@@ -42,6 +42,29 @@ _for_other_devices: ContextVar[bool] = ContextVar("_for_other_devices", default=
 """Whether a file is being read to compose its models anew, so that the devices it was saved for need not be there."""
 
 
+class SavedByConfig(keras.Model):
+    """A joint model as Keras saves and loads it: the configuration tells all of it but the weights."""
+
+    def get_config(self) -> dict[str, Any]:
+        return config_of(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        return model_from_config(cls, config)
+
+    def get_build_config(self) -> dict[str, Any]:
+        return {}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Nothing to do: the constructor builds the whole graph."""
+
+    def get_compile_config(self) -> dict[str, Any]:
+        return {}
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Nothing to do: each member's model carries its own settings."""
+
+
 def config_of(joint: ComposedModel) -> dict[str, Any]:
     """What a `.keras` file holds of a joint model: each distinct model once, and all that its graph follows from."""
     models: list[keras.Model] = []
