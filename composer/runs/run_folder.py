@@ -257,8 +257,10 @@ class Run:
             return self.models[member]
         known = list(self.record.members) or list(self.models)
         if member in known:
+            cut_off = self.record.state != "finished" and (self.path / "backup").is_dir()
             raise ComposerError(
                 f"the run {self.path} has no saved model of `{member}` (its state: {self.record.state})"
+                + (f". Let it go on with `composer fit --resume {self.path}`" if cut_off else "")
             )
         raise ComposerError(
             f"the run {self.path} has no member `{member}`; it has {listed(known)}{near(member, known)}"

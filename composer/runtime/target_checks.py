@@ -112,6 +112,13 @@ def _check_labels(name: str, leaf: Any, num_classes: int | None, loss: Any) -> N
     if isinstance(leaf, tf.TypeSpec) or num_classes is None:
         return  # the rows of a dataset are not looked at beforehand
     labels = np.unique(np.asarray(leaf))
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise DataError(
+            f"the targets of `{name}` hold NaN, and its loss takes class labels",
+            code="MG507",
+            member=name,
+            mend="leave those rows out, or give the labels that are missing",
+        )
     ignored = getattr(loss, "ignore_class", None)
     outside = labels[((labels < 0) | (labels >= num_classes)) & (labels != ignored)]
     if outside.size:

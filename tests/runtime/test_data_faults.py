@@ -111,6 +111,7 @@ MODEL_FAULTS: dict[str, tuple[Callable[[], keras.Model], Any, str]] = {
         r"targets of `m` hold the class 7, but it predicts 3 classes: 0 to 2",
     ),
     "class below 0": (classifier, (X, np.full(8, -1.0)), r"targets of `m` hold the class -1"),
+    "no class": (classifier, (X, NAN[:, 0]), r"targets of `m` hold NaN, and its loss takes class labels\. Leave those"),
     "one-hot": (
         classifier,
         (X, np.eye(3)[np.zeros(8, int)]),

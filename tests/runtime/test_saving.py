@@ -220,9 +220,7 @@ def test_a_save_that_fails_in_the_middle_leaves_the_earlier_file(
     assert [path.name for path in tmp_path.iterdir()] == ["a.keras"]
 
 
-def test_a_process_killed_while_it_saves_leaves_the_earlier_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_stands_under_its_name_only_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a process that is killed while it saves leaves the earlier file."""
     joint = composer.compile("parallel(a)", a=net())
     written: list[str] = []

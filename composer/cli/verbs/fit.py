@@ -159,7 +159,8 @@ def _display(
 
 def _kept(result: FitResult) -> str:
     """What an interrupted run leaves, and where."""
-    told = ", ".join(f"{name} after {result.epochs(name)} epochs" for name in list(result.histories)[:8])
+    epochs = {name: result.epochs(name) for name in list(result.histories)[:8]}
+    told = ", ".join(f"{name} after {count} epoch{'s' if count != 1 else ''}" for name, count in epochs.items())
     more = f" and {len(result.histories) - 8} more" if len(result.histories) > 8 else ""
     return (
         f"what was trained is kept in {result.folder} ({told}{more}); `composer fit --resume {result.folder}` goes on"
