@@ -41,7 +41,7 @@ def _is_known(family: str, name: str) -> bool:
         return True
     if any(name in entry.strings or name.lower() == entry.name.lower() for entry in entries(family).values()):
         return True
-    try:  # what is registered. Last, since it makes the object, and Keras numbers the names of objects
+    try:  # what is registered; last, since it makes the object
         _LOOK_UP[family](name)
     except ValueError:
         return False

@@ -228,8 +228,7 @@ def test_a_misspelt_name_in_the_members_own_compile_is_told_before_training() ->
     assert int(joint.members["a"].model.optimizer.iterations) == 0
 
 
-def test_every_name_that_keras_takes_is_taken_and_makes_nothing() -> None:
-    """Keras numbers the objects it makes by itself: a look-up that made one would change the keys of histories."""
+def test_names_that_keras_takes_are_taken_and_give_its_history() -> None:
     x, y = rows(8)
     settings = {"loss": "MSE", "metrics": ["auc", "accuracy", "acc", "cosine_similarity", "AUC"]}
     alone = net()
