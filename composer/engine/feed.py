@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from composer.engine.slices import Slices
 from composer.engine.streams import Stream, StreamRows
-from composer.graph.private import data_adapter, sliceable, take_rows
+from composer.graph.private import data_adapter, sliceable, take_rows, without_autotune
 
 MOST_STEPS = 2**40
 """More than any epoch has."""
@@ -121,21 +121,27 @@ class Feed:
 
     @property
     def endless(self) -> bool:
-        """Whether some length is not known, so that Keras' loop does not end by itself."""
-        return None in self.num_batches.values()
+        """Whether Keras' loop does not end by itself: of a stream the length may be unknown, or change."""
+        return bool(self.streams)
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps of an epoch, as far as can be told."""
+        counts = [count for count in self.num_batches.values() if count is not None]
+        return max(counts, default=0) if len(counts) == len(self.num_batches) else None
 
     @property
     def steps(self) -> tf.data.Dataset:
-        """What Keras' loop steps through: a number for each step of the longest member; without end where a length is
-        not known."""
-        longest = max((count or 0 for count in self.num_batches.values()), default=0)
-        return tf.data.Dataset.range(1).repeat() if self.endless else tf.data.Dataset.range(longest)
+        """What Keras' loop steps through: a number for each step of the longest member; without end where there are
+        streams."""
+        steps = tf.data.Dataset.range(1).repeat() if self.endless else tf.data.Dataset.range(self.num_steps)
+        return without_autotune(steps)
 
     @property
     def counted_steps(self) -> tf.data.Dataset:
         """The same for a `fit`: Keras fixes the number of steps of one without end in the first epoch, and a later
         epoch may have more."""
-        return tf.data.Dataset.range(MOST_STEPS) if self.endless else self.steps
+        return without_autotune(tf.data.Dataset.range(MOST_STEPS)) if self.endless else self.steps
 
     def begin(self, name: str, epoch: int = 0, *, present: bool = True) -> None:
         """Let a member take part in the next pass, or sit it out."""
@@ -143,6 +149,8 @@ class Feed:
             self.arrays[name].begin(epoch, present=present)
         elif present:
             self.streams[name].begin(epoch)
+        else:
+            self.streams[name].pause()
 
     def skip(self, name: str, batches: int) -> None:
         """Pass over the first batches of a member's pass: of a stream by taking them."""
@@ -158,6 +166,12 @@ class Feed:
             self.streams[name].begin(epoch)
             while self.streams[name].has_step():
                 self.streams[name].take()
+
+    def release(self) -> None:
+        """Let go of the streams: what is left in them, and the workers that fetch it, need not wait for the garbage
+        collector."""
+        for stream in self.streams.values():
+            stream.close()
 
     @property
     def slices(self) -> dict[str, Slices]:
@@ -201,16 +215,16 @@ def array_stream(rows: ArrayRows, steps: int, first: int = 0) -> StreamRows:
     def batches(_: tf.Tensor) -> tf.data.Dataset:
         return _index_batches(rows, passes.assign_add(1))
 
-    dataset = _gathered(rows, tf.data.Dataset.range(1).flat_map(_unconverted(batches)), lambda batch: batch)
+    dataset = _gathered(rows, tf.data.Dataset.range(1).flat_map(_unconverted(batches)))
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(rows.num_batches)).prefetch(tf.data.AUTOTUNE)
     return StreamRows(data_adapter(dataset), dataset, steps)
 
 
-def _gathered(rows: ArrayRows, indices: tf.data.Dataset, wrap: Callable[[Any], Any]) -> tf.data.Dataset:
-    """The batches whose rows `indices` tells, each wrapped."""
+def _gathered(rows: ArrayRows, indices: tf.data.Dataset) -> tf.data.Dataset:
+    """The batches whose rows `indices` tells."""
 
     def batch(index: tf.Tensor, arrays: tuple[Any, ...]) -> Any:
-        return wrap(keras.tree.map_structure_up_to(rows.arrays, lambda array: take_rows(array, index), arrays))
+        return keras.tree.map_structure_up_to(rows.arrays, lambda array: take_rows(array, index), arrays)
 
     # Passed as an element, as Keras does: a captured array would be copied into the function's graph.
     held = tf.data.Dataset.from_tensors(keras.tree.map_structure(sliceable, rows.arrays)).repeat()

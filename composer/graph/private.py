@@ -109,19 +109,31 @@ def data_adapter(rows: Any) -> Any:
     return data_adapters.get_data_adapter(rows)
 
 
+def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """A dataset whose iterators run no thread that tunes them, unless its options ask for one.
+
+    An iterator that is let go of waits for that thread, holding up all of Python, and in one of some thirty times
+    TensorFlow 2.21 fails to wake it: the wait grows with the iterator's age, up to a minute.
+    """
+    if dataset.options().autotune.enabled is not None:
+        return dataset
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
 class EpochIterator(TFEpochIterator):
     """What Keras' own `fit` steps through, epoch after epoch; it notes that the rows ran out where Keras warns.
 
     Args:
         adapter: what `data_adapter` gave.
-        dataset: what to take from it in place of its own batches, if anything.
+        dataset: the batches, its own or what is made of them.
         steps: `steps_per_epoch`.
     """
 
-    def __init__(self, adapter: Any, dataset: tf.data.Dataset | None = None, steps: int | None = None) -> None:
+    def __init__(self, adapter: Any, dataset: tf.data.Dataset, steps: int | None = None) -> None:
         super().__init__(x=adapter, steps_per_epoch=steps, distribute_strategy=tf.distribute.get_strategy())
-        if dataset is not None:
-            self._distributed_dataset = dataset
+        self._distributed_dataset = without_autotune(dataset)
         self.ran_out = False
 
     def _interrupted_warning(self) -> None:

@@ -224,6 +224,7 @@ class ComposedModel(saving.SavedByConfig):
                 )
         finally:
             self._session = None
+            session.release()
         return history
 
     def evaluate(
@@ -273,6 +274,7 @@ class ComposedModel(saving.SavedByConfig):
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
             self._evaluation = None
+            feed.release()
 
     def predict(
         self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None
@@ -299,8 +301,11 @@ class ComposedModel(saving.SavedByConfig):
             program = self._programs.predicting([self._members[name].unit for name in rows_to_run], feed)
             taken: list[dict[str, Any]] = []
             step = fitting.prediction_step(program, feed, taken)
-            with fitting.quiet_about_lengths(feed), self._predicting(step):
-                super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
+            try:
+                with fitting.quiet_about_lengths(feed), self._predicting(step):
+                    super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
+            finally:
+                feed.release()
             outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})
         return {name: outputs[name] for name in rows}
 

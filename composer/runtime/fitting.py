@@ -316,17 +316,19 @@ def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any
 
     The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
     """
-    streams = Pass(program, feed)
-    streams.begin_all()
+    whole = Pass(program, feed, watched=True)
+    whole.begin_all()
 
     def step(_: list[Any]) -> tf.Tensor:
-        ran, steps, results = program.run(feed.slices, streams.take())
-        feed.advance(int(steps))
-        streams.advance()
-        names = [name for name, flag in zip(program.names, ran.numpy(), strict=True) if flag]
-        if feed.endless and not names and taken:
-            raise StopIteration
-        taken.append({name: keras.tree.map_structure(as_numpy, results[name]) for name in names})
+        whole.logs.clear()
+        try:
+            names = whole.step()
+        except StopIteration:
+            if taken:  # Keras' loop wants one step at least
+                raise
+            names = ()
+        whole.advance()
+        taken.append({name: keras.tree.map_structure(as_numpy, whole.logs[name]) for name in names})
         return tf.zeros((1,))
 
     return step

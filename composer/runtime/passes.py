@@ -30,8 +30,8 @@ def raise_fault(name: str, error: Exception) -> None:
 class Pass:
     """Steps the members of a feed until none has a batch left.
 
-    Keras runs as many steps as the longest member ever needs. Once a step finds no member with a batch, the rest of the
-    pass is skipped without touching the data; where a length is not known, the pass ends there.
+    Keras runs as many steps as the longest member ever needs. Once no member has another batch, the rest of the pass is
+    skipped without touching the data; where there are streams, the pass ends there.
 
     Args:
         program: what steps them.
@@ -115,9 +115,12 @@ class Pass:
 
     def step(self) -> tuple[str, ...]:
         """Run the next step, if it was not taken ahead. Returns the members that took part."""
+        if self.feed.streams and not self.through:
+            self.through = not any(self.has_step(name) for name in tuple(self._present))
         if self.through:
-            if self.feed.endless:
+            if self.feed.endless and self._told:
                 raise StopIteration
+            self._told = True
             return ()  # Keras' count is not reached yet
         if self.ahead:
             self.ahead -= 1

@@ -248,6 +248,12 @@ class TrainingSession:
             if not run.ended:
                 self.end_run(run)
 
+    def release(self) -> None:
+        """Let go of the data, however the fit ended."""
+        for each in (self.training, self.validation):
+            if each is not None:
+                each.feed.release()
+
     def end_run(self, run: MemberRun) -> None:
         """A member is through: what Keras does at the end of a `fit`, for it alone."""
         run.ended = True
@@ -386,7 +392,6 @@ class FitController(keras.callbacks.Callback):
         self.session.end()
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """Where lengths are not known, Keras was given more steps than any epoch has; what it shows is not to tell."""
-        if self.session.training.feed.endless:
-            params["steps"] = None
+        """Where there are streams, Keras was given more steps than any epoch has; it is to show how many there are."""
+        params["steps"] = self.session.training.feed.num_steps
         super().set_params(params)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from keras import layers
 
@@ -94,3 +95,70 @@ def test_compile_settings_are_the_objects_given() -> None:
     assert (settings["optimizer"], settings["loss"], settings["metrics"]) == (optimizer, loss, [metric])
     assert (settings["loss_weights"], settings["run_eagerly"]) == ([2.0], False)
     net().compile(**settings)
+
+
+def test_an_epoch_iterator_steps_as_keras_own_fit_and_notes_that_rows_ran_out() -> None:
+    dataset = tf.data.Dataset.range(5).map(lambda x: (tf.cast(x, tf.float32)[None],))
+    assert private.yields_batches(dataset)
+    adapter = private.data_adapter(dataset)
+    epochs = private.EpochIterator(adapter, dataset, steps=3)
+    epochs.reset()
+    taken = []
+    for _ in range(3):
+        taken.append([float(next(iterator)[0][0]) for _, _, iterator in iter(epochs)])
+    assert taken == [[0, 1, 2], [3, 4], [0, 1, 2]]
+    assert epochs.ran_out
+    untold = dataset.filter(lambda x: True)
+    epochs = private.EpochIterator(private.data_adapter(untold), untold)
+    epochs.reset()
+    iter(epochs)
+    next(epochs)
+    epochs.end_of_data()
+    assert epochs.num_batches == 1
+
+
+def test_generators_are_looked_at_and_put_back() -> None:
+    adapter = private.data_adapter(rows(2, seed=seed) for seed in range(3))
+    assert adapter.num_batches is None
+    assert hasattr(adapter, "generator")
+    dataset = adapter.get_tf_dataset()
+    assert [spec.shape.as_list() for spec in dataset.element_spec] == [[None, 3], [None, 1]]
+    assert len(list(dataset)) == 3
+
+
+def test_a_pydataset_is_known_by_its_adapter() -> None:
+    class Batches(keras.utils.PyDataset):
+        num_batches = 2
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+            return rows(2, seed=index)
+
+    batches = Batches()
+    assert private.data_adapter(batches).py_dataset is batches
+
+
+def test_an_iterator_without_tuning_asks_for_none() -> None:
+    """In TensorFlow 2.21 letting go of one that is tuned waits, now and then, as long as it has lived."""
+    dataset = tf.data.Dataset.range(3)
+    assert private.without_autotune(dataset).options().autotune.enabled is False
+    options = tf.data.Options()
+    options.autotune.enabled = True
+    assert private.without_autotune(dataset.with_options(options)).options().autotune.enabled is True
+
+
+def test_rows_of_sparse_and_ragged_tensors_are_taken_by_position() -> None:
+    dense = np.array([[0, 1], [2, 0], [0, 3]], "float32")
+    index = tf.constant([2, 0], tf.int64)
+    taken = private.take_rows(private.sliceable(tf.sparse.from_dense(dense)), index)
+    np.testing.assert_array_equal(tf.sparse.to_dense(taken), dense[[2, 0]])
+    ragged = tf.ragged.constant([[1], [2, 3], [4, 5, 6]])
+    assert private.take_rows(private.sliceable(ragged), index).to_list() == [[4, 5, 6], [1]]
+
+
+def test_sparse_matrices_become_sparse_tensors_in_the_order_of_their_rows() -> None:
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    matrix = scipy_sparse.coo_matrix(([1.0, 2.0, 3.0, 4.0], ([2, 0, 2, 1], [0, 1, 0, 1])), shape=(3, 2))
+    tensor = private.tensor_of(matrix)
+    np.testing.assert_array_equal(tf.sparse.to_dense(tensor), matrix.toarray())
+    assert tensor.indices.numpy().tolist() == [[0, 1], [1, 1], [2, 0]]
+    assert private.tensor_of(matrix.toarray()).shape == (3, 2)
