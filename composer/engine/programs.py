@@ -232,6 +232,10 @@ def _choose(flag: tf.Tensor, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
 
 def _nothing(like: Any) -> Any:
     """A tensor of the dtype and rank of another, empty where its shape is open."""
+    if isinstance(like, (tf.RaggedTensor, tf.RaggedTensorSpec)):
+        rank, inner = like.ragged_rank, tuple(size or 0 for size in like.shape[like.ragged_rank + 1 :])
+        splits = like.row_splits_dtype if isinstance(like, tf.RaggedTensorSpec) else like.row_splits.dtype
+        return tf.ragged.constant([], like.dtype, rank, inner, row_splits_dtype=splits)
     return tf.zeros([size or 0 for size in like.shape], like.dtype)
 
 

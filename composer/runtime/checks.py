@@ -14,7 +14,7 @@ from composer.errors import DataError, GraphError
 from composer.graph.hints import shown_shape
 from composer.runtime.data import MemberData
 from composer.runtime.members import Member
-from composer.runtime.target_checks import check_targets, is_string
+from composer.runtime.target_checks import check_targets, is_string, packed_kind
 
 
 def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
@@ -35,6 +35,7 @@ def check_rows(member: Member, data: MemberData, *, targets: bool) -> None:
     _check_process(member)
     x, y = (data.x, data.y) if data.dataset is None else _dataset_parts(member, data.dataset)
     _check_inputs(member, x)
+    _check_replicas(member, (x, y))
     if targets and y is None and getattr(member.trainer, "loss", None) is not None:
         raise DataError(
             f"`{member.name}` has a loss but no targets",
@@ -55,6 +56,19 @@ def _check_process(member: Member) -> None:
             f"`{member.name}` was composed in process {member.process}, and this is process {os.getpid()}, forked from "
             "it, in which TensorFlow does not run. Start workers with `multiprocessing.get_context('spawn')`, and "
             "compose or load the model in each"
+        )
+
+
+def _check_replicas(member: Member, parts: Any) -> None:
+    """What has no array of rows cannot be split over replicas."""
+    count = len(member.unit.devices)
+    kind = next(filter(None, (packed_kind(leaf) for leaf in keras.tree.flatten(parts))), None)
+    if count > 1 and kind is not None:
+        raise DataError(
+            f"`{member.name}` has {count} replicas, and {kind} rows cannot be split over them",
+            code="MG506",
+            member=member.name,
+            mend=f"pass dense rows, or run it as one replica: `{member.name}` instead of `{member.name} x{count}`",
         )
 
 

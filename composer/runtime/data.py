@@ -230,7 +230,11 @@ def _from_frame(leaf: Any) -> Any:
     """The array of a pandas DataFrame, and that of a Series as a column, as Keras takes them."""
     if type(leaf).__module__.partition(".")[0] != "pandas" or not hasattr(leaf, "iloc"):
         return leaf
-    return leaf.to_numpy() if leaf.ndim == 2 else leaf.to_numpy()[:, None]
+    if leaf.ndim == 1:
+        return leaf.to_numpy()[:, None]
+    kinds = {getattr(dtype, "kind", "O") for dtype in leaf.dtypes}
+    numbers = "f" in kinds and kinds <= set("biuf")  # else columns of several types would make an array of objects
+    return leaf.astype(keras.config.floatx()).to_numpy() if numbers else leaf.to_numpy()
 
 
 def _map_arrays(convert: Any, structure: Any) -> Any:

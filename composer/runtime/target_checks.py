@@ -34,6 +34,15 @@ def check_targets(member: Member, y: Any) -> None:
     _check_structure(member, y, loss)
     leaves, outputs = keras.tree.flatten(y), member.signature.outputs
     for leaf in leaves:
+        if packed_kind(leaf) is not None:
+            sparse = packed_kind(leaf) == "sparse"
+            kind, way = ("SparseTensor", "tf.sparse.to_dense(y)") if sparse else ("RaggedTensor", "y.to_tensor()")
+            raise DataError(
+                f"the targets of `{member.name}` are a {kind}; its loss takes dense ones",
+                code="MG507",
+                member=member.name,
+                mend=f"convert them: `{way}`",
+            )
         if is_string(leaf):
             raise DataError(
                 f"the targets of `{member.name}` are strings; its loss takes numbers",
@@ -45,6 +54,13 @@ def check_targets(member: Member, y: Any) -> None:
         _check_columns(member.name, leaves[0], outputs[0].shape, loss)
     for leaf in leaves:
         _warn_of_nan(member.name, leaf)
+
+
+def packed_kind(leaf: Any) -> str | None:
+    """`sparse` or `ragged`, of a tensor or a spec that is; None of a dense one."""
+    if isinstance(leaf, (tf.SparseTensor, tf.SparseTensorSpec)):
+        return "sparse"
+    return "ragged" if isinstance(leaf, (tf.RaggedTensor, tf.RaggedTensorSpec)) else None
 
 
 def is_string(leaf: Any) -> bool:
