@@ -30,13 +30,10 @@ REASONS = {
 """Why a layer has no entry."""
 
 DAILY = {
-    "ActivityRegularization", "Add", "Attention", "BatchNormalization", "Bidirectional", "Conv2D", "ConvLSTM2D",
-    "CutMix",
-    "Dense", "Dot", "Dropout", "Embedding", "Flatten", "GRU", "GlobalAveragePooling2D", "GroupNormalization",
-    "HashedCrossing", "LSTM", "Lambda", "LayerNormalization", "Masking", "MaxPooling2D", "MelSpectrogram",
-    "MultiHeadAttention", "Normalization", "PReLU", "Permute", "Pipeline", "RandomCrop", "RandomRotation",
-    "ReversibleEmbedding", "SeparableConv2D", "SpatialDropout2D", "SpectralNormalization", "StackedRNNCells",
-    "StringLookup", "TFSMLayer", "TimeDistributed",
+    "ActivityRegularization", "Attention", "BatchNormalization", "Bidirectional", "Conv2D", "ConvLSTM2D", "CutMix",
+    "Dense", "Dot", "Dropout", "Embedding", "GRU", "GroupNormalization", "HashedCrossing", "Lambda", "Masking", "MaxPooling2D",
+    "MultiHeadAttention", "Normalization", "PReLU", "Pipeline", "RandomRotation", "ReversibleEmbedding",
+    "SpectralNormalization", "StackedRNNCells", "StringLookup", "TFSMLayer",
 }  # fmt: skip
 """The layers of the ordinary run: one of each kind, and all that keep a state, draw numbers or mask. The rest differ
 from them in a formula."""

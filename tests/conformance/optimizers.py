@@ -23,6 +23,13 @@ ARGUMENTS = {
     "values": [0.1, 0.05, 0.01],
 }  # fmt: skip
 
+DAILY = {
+    "Adafactor", "Adam", "AdamW", "Ftrl", "Lion", "LossScaleOptimizer", "MultiOptimizer", "Muon", "Nadam", "RMSprop",
+    "SGD", "SGD clipnorm", "SGD ema_overwrite_frequency", "SGD global_clipnorm", "SGD gradient_accumulation_steps",
+    "SGD nesterov", "SGD weight_decay", "ScheduleFreeAdamW", "ExponentialDecay", "PiecewiseConstantDecay",
+}  # fmt: skip
+"""Those of the ordinary run; the rest differ from them in a formula."""
+
 SCHEDULE_REASONS = {"LearningRateSchedule": "the base class"}
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -63,7 +70,7 @@ def numbers(n: int) -> Rows:
 
 
 def entries() -> Iterator[Entry]:
-    """Every optimizer as it is, and SGD with every setting; the rest with every setting too, not daily."""
+    """Every optimizer as it is and with every setting, and those of its own."""
     found = classes(keras.optimizers, keras.optimizers.Optimizer)
     plain = {name: cls for name, cls in found.items() if name not in REASONS and name not in MADE}
     for name, cls in plain.items():
@@ -74,12 +81,11 @@ def entries() -> Iterator[Entry]:
     for name, settings in OWN_SETTINGS.items():
         cls = plain.get(name.split()[0])
         if cls is not None:
-            yield _entry(name, lambda cls=cls, settings=settings: cls(**settings), daily=name == "SGD nesterov")
+            yield _entry(name, lambda cls=cls, settings=settings: cls(**settings))
     for name, cls in plain.items():
         for setting, values in SETTINGS.items():
             if not (cls is keras.optimizers.AdamW and setting == "weight_decay"):
-                daily = cls is keras.optimizers.SGD
-                yield _entry(f"{name} {setting}", lambda cls=cls, values=values: cls(**values), daily)
+                yield _entry(f"{name} {setting}", lambda cls=cls, values=values: cls(**values))
 
 
 def schedule_entries() -> Iterator[Entry]:
@@ -90,16 +96,15 @@ def schedule_entries() -> Iterator[Entry]:
             yield _entry(
                 name,
                 lambda cls=cls: keras.optimizers.SGD(cls(**required(cls, ARGUMENTS))),
-                name in ("ExponentialDecay", "PiecewiseConstantDecay"),
                 kind="schedule",
             )
 
 
-def _entry(name: str, make: Callable[[], Any], daily: bool = True, kind: str = "optimizer") -> Entry:
+def _entry(name: str, make: Callable[[], Any], kind: str = "optimizer") -> Entry:
     loss = _large_loss if name == "LossScaleOptimizer" else "mse"
     built = UNBUILT.get(name.split()[0], "")
     trial = Trial(f"{kind} {name}", net, numbers, lambda: {"optimizer": make(), "loss": loss}, built=built)
-    return Entry(kind, name, trial, daily=daily)
+    return Entry(kind, name, trial, daily=name in DAILY)
 
 
 def _large_loss(y_true: Any, y_pred: Any) -> Any:
