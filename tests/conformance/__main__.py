@@ -67,7 +67,7 @@ def line_table(lines: Iterable[Line]) -> Table:
     )
     for name in ("kind", "entry"):
         table.add_column(name, no_wrap=True)
-    for name in ("last loss alone", "in company", "largest difference"):
+    for name in ("alone", "in company", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("in", no_wrap=True)
     for line in lines:

@@ -31,12 +31,12 @@ REASONS = {
 
 DAILY = {
     "ActivityRegularization", "Attention", "BatchNormalization", "Bidirectional", "Conv2D", "ConvLSTM2D", "CutMix",
-    "Dense", "Dot", "Dropout", "Embedding", "GRU", "GroupNormalization", "HashedCrossing", "Lambda", "Masking", "MaxPooling2D",
-    "MultiHeadAttention", "Normalization", "PReLU", "Pipeline", "RandomRotation", "ReversibleEmbedding",
+    "Dense", "Dot", "Dropout", "Embedding", "GRU", "GroupNormalization", "HashedCrossing", "Lambda", "Masking",
+    "MaxPooling2D", "MultiHeadAttention", "Normalization", "PReLU", "Pipeline", "RandomRotation", "ReversibleEmbedding",
     "SpectralNormalization", "StackedRNNCells", "StringLookup", "TFSMLayer",
 }  # fmt: skip
-"""The layers of the ordinary run: one of each kind, and all that keep a state, draw numbers or mask. The rest differ
-from them in a formula."""
+"""The layers of the ordinary run: of each kind at least one, and of those that keep a state, draw numbers or mask most.
+The rest differ from them in a formula."""
 
 KINDS: dict[str, Callable[[type], Recipe]] = {
     "merging": recipes.on_pairs,
