@@ -110,6 +110,8 @@ def test_an_entry_that_fails_is_told_by_name(tmp_path: object) -> None:
         ([1.0, 2.5], [1.0, 2.0], 0.25),
         ([np.nan, 2.0], [np.nan, 2.0], 0.0),
         ([np.nan, 2.0], [1.0, 2.0], np.inf),
+        ([np.inf, 2.5], [np.inf, 2.0], 0.25),
+        ([np.inf, 2.0], [1.0, 2.0], np.inf),
         ([1.0], [1.0, 2.0], np.inf),
         ([1, 2], [1, 3], np.inf),
     ],

@@ -316,11 +316,11 @@ def gap(got: np.ndarray, want: np.ndarray, scale: float) -> float:
         return 0.0
     if not np.issubdtype(want.dtype, np.floating):
         return np.inf
-    apart = got.astype(float) - want.astype(float)
-    apart = np.abs(apart[~(np.isnan(got) & np.isnan(want))])
-    largest = float(apart.max(initial=0.0))
-    if np.isnan(largest):
+    unequal = (got != want) & ~(np.isnan(got) & np.isnan(want))  # infinities are equal to themselves
+    apart = np.abs(got[unequal].astype(float) - want[unequal].astype(float))
+    if not np.isfinite(apart).all():
         return np.inf
+    largest = float(apart.max(initial=0.0))
     return 0.0 if largest == 0 else largest / scale if scale else np.inf
 
 
