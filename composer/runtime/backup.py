@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import keras
 import numpy as np
@@ -64,11 +65,11 @@ def read_backup(folder: Path) -> Backup | None:
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop(_META).tobytes().decode())
         version = meta["format_version"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise ComposerError(
             f"the backup {path} cannot be read: {error}. Remove it to train from the beginning"
         ) from error
@@ -151,6 +152,7 @@ class BackupWriter(BurstCallback):
             "joint_steps": training.joint_steps if within else 0,
             "steps": dict(training.steps) if within else {},
             "members": {name: run.progress for name, run in self.session.runs.items()},
+            "faults": {name: [fault.epoch, fault.message] for name, fault in self.session.faults.items()},
         }
         callbacks = self._callbacks().items()
         meta = {

@@ -57,7 +57,12 @@ def callback_state(callback: keras.callbacks.Callback, arrays: dict[str, np.ndar
 def restore_callback(callback: keras.callbacks.Callback, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Give a callback the attributes that `callback_state` took of it."""
     for name, value in state.items():
-        setattr(callback, name, decoded(value, arrays))
+        held, kept = getattr(callback, name, None), decoded(value, arrays)
+        if isinstance(held, dict) and isinstance(kept, dict):  # of the class it is, and for whoever else holds it
+            held.clear()
+            held.update(kept)
+        else:
+            setattr(callback, name, kept)
 
 
 def _is_begun_anew(callback: keras.callbacks.Callback, attribute: str) -> bool:
@@ -75,9 +80,9 @@ def encoded(value: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufUV":
         arrays[name] = np.asarray(value)
-        return {_ARRAY: name}
+        return {_ARRAY: name, "dtype": value.dtype.name}
     if isinstance(value, (list, tuple)):
         items = [encoded(item, arrays, f"{name}/{index}") for index, item in enumerate(value)]
         return {_TUPLE: items} if isinstance(value, tuple) else items
@@ -96,7 +101,8 @@ def decoded(value: Any, arrays: Mapping[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     if _ARRAY in value:
-        return arrays[value[_ARRAY]]
+        array = arrays[value[_ARRAY]]
+        return array.view(np.dtype(value["dtype"])) if array.dtype.kind == "V" else array  # NumPy knows no bfloat16
     if _TUPLE in value:
         return tuple(decoded(item, arrays) for item in value[_TUPLE])
     if _FUNCTION in value:

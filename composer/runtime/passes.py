@@ -83,6 +83,7 @@ class Pass:
         """Pass over what was taken before: so many joint steps, and batches by member."""
         self.joint_steps = joint_steps
         self.steps.update(steps)
+        self._told = False  # where no step is left, Keras has still to see the logs
         for name, count in steps.items():
             self._ask(name, partial(self.feed.skip, name, count), None)
 

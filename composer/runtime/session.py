@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, Logs, flattened, to_python
-from composer.errors import ComposerWarning
+from composer.errors import ComposerError, ComposerWarning
 from composer.graph.private import resumed_epoch
 from composer.runtime.faults import MemberFault, callback_fault, rows_fault
 from composer.runtime.history import check_log_names
@@ -45,12 +45,14 @@ class Resumed:
         joint_steps: steps taken in it.
         steps: batches taken in it, by member.
         members: each `MemberRun.progress`.
+        faults: of members that were stopped by an exception, the epoch and the message.
     """
 
     epoch: int
     joint_steps: int
     steps: Mapping[str, int]
     members: Mapping[str, Mapping[str, Any]]
+    faults: Mapping[str, tuple[int | None, str]]
 
 
 @dataclass
@@ -172,6 +174,8 @@ class TrainingSession:
         for name, run in self.runs.items():
             run.ended = resumed.members[name]["ended"]
             run.asked_to_stop = resumed.members[name]["stops"]
+        for name, (epoch, message) in resumed.faults.items():
+            self.faults[name] = MemberFault(epoch, ComposerError(message), message)
 
     def _replay(self, run: MemberRun) -> None:
         if self._resumed is not None:

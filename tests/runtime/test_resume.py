@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import tensorflow as tf
 from keras import layers
 
 import composer
+from composer.runtime.callback_state import callback_state, restore_callback
 from tests.helpers import net, rows
 from tests.runtime.alone import assert_equal_bits, state
 
@@ -163,11 +165,60 @@ def test_another_training_is_told_from_the_one_that_is_kept(tmp_path: Path) -> N
         joint.fit(data(), epochs=7, **arguments)
     with pytest.raises(composer.ComposerError, match="is of another training: the number of callbacks differs"):
         joint.fit(data(), epochs=EPOCHS, **arguments)
-    (tmp_path / "backup" / "backup.npz").write_bytes(b"no file of ours")
-    with pytest.raises(composer.ComposerError, match=r"cannot be read: .*Remove it to train from the beginning"):
-        joint.fit(data(), epochs=EPOCHS, **arguments)
+    kept = tmp_path / "backup" / "backup.npz"
+    for damaged in (kept.read_bytes()[:200], b"no file of ours"):
+        kept.write_bytes(damaged)
+        with pytest.raises(composer.ComposerError, match=r"cannot be read: .*Remove it to train from the beginning"):
+            joint.fit(data(), epochs=EPOCHS, **arguments)
     with pytest.raises(composer.DataError, match="`checkpoint_every` is a number of steps, at least 1, beside"):
         joint.fit(data(), checkpoint_every=2)
+
+
+class Bad(keras.callbacks.Callback):
+    """Fails at the end of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self.epochs = {epoch}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if epoch in self.epochs:
+            raise RuntimeError("boom")
+
+
+@pytest.mark.filterwarnings("ignore:.*boom")
+@pytest.mark.parametrize("failing", [0, 2])
+def test_members_that_failed_before_and_after_the_cut_are_told(failing: int, tmp_path: Path) -> None:
+    for cut in (Cut(1), Cut()):
+        joint = composer.compile("parallel(a, b)", a=net(), b=net())
+        joint.compile(optimizer="sgd", loss="mse")
+        told = {"a": [Bad(failing)], "*": [cut]}
+        arguments = {"epochs": 4, "callbacks": told, "backup_dir": tmp_path / "backup", "verbose": 0}
+        if cut.places == {(1, -1)}:
+            with pytest.raises(KeyboardInterrupt):
+                joint.fit({"a": rows(4), "b": rows(4)}, **arguments)
+    history = joint.fit({"a": rows(4), "b": rows(4)}, **arguments)
+    assert list(history.faults) == ["a"]
+    assert history.faults["a"].epoch == failing
+    assert "boom" in str(history.faults["a"])
+    assert len(history.members["b"].history["loss"]) == 4
+
+
+def test_what_a_callback_remembers_keeps_its_kind() -> None:
+    callback = keras.callbacks.Callback()
+    callback.best = [np.array(tf.constant([1.5], tf.bfloat16))]
+    callback.counts = collections.defaultdict(list, {"a": [1]})
+    callback.kind = keras.ops.less
+    arrays: dict[str, Any] = {}
+    state_of = callback_state(callback, arrays, "p/")
+    arrays = {name: value.view("V2") for name, value in arrays.items()}  # as a file of NumPy's gives them
+    callback.best, callback.kind = None, None
+    callback.counts.clear()
+    restore_callback(callback, state_of, arrays)
+    assert callback.best[0].dtype.name == "bfloat16"
+    assert float(callback.best[0][0]) == 1.5
+    assert callback.counts["a"] + callback.counts["b"] == [1]
+    assert callback.kind is keras.ops.less
 
 
 SCRIPT = """
