@@ -111,7 +111,7 @@ class JointProgram:
             if self.eager:
                 return self._one(slices, dict(batches))
             function = self._function(frozenset(slices), burst=most is not None)
-            return function(slices, dict(batches) if most is None else tf.constant(most))
+            return function(slices, _unwrapped(batches) if most is None else tf.constant(most))
 
     def _function(self, sliced: frozenset[str], *, burst: bool) -> Callable[..., Any]:
         """One trace for any number of rows."""
@@ -119,8 +119,12 @@ class JointProgram:
             specs = {member.unit.name: member.batch_spec for member in self.members}
             slices = {name: Slices.spec(spec) for name, spec in specs.items() if name in sliced}
             batches = {name: tf.OptionalSpec(spec) for name, spec in specs.items() if name not in sliced}
-            last = tf.TensorSpec((), tf.int32) if burst else batches
-            function = self._burst if burst else self._one
+            last = tf.TensorSpec((), tf.int32) if burst else dict.fromkeys(batches, tf.TensorSpec((), tf.variant))
+
+            def one(slices: Mapping[str, Slices], unwrapped: Mapping[str, tf.Tensor]) -> Any:
+                return self._one(slices, {name: _wrapped(spec, unwrapped[name]) for name, spec in batches.items()})
+
+            function = self._burst if burst else one
             self._functions[sliced, burst] = tf.function(function, input_signature=(slices, last), autograph=False)
         return self._functions[sliced, burst]
 
@@ -209,6 +213,17 @@ class JointProgram:
             lambda: self._steps[name](batch.get_value()),
             lambda: keras.tree.map_structure(_nothing, self._results[name]),
         )
+
+
+# Told that its arguments are optionals, a function would look into each of them at every call.
+
+
+def _unwrapped(batches: Mapping[str, tf.experimental.Optional]) -> dict[str, tf.Tensor]:
+    return {name: tf.nest.flatten(batch, expand_composites=True)[0] for name, batch in batches.items()}
+
+
+def _wrapped(spec: tf.OptionalSpec, value: tf.Tensor) -> tf.experimental.Optional:
+    return tf.nest.pack_sequence_as(spec, [value], expand_composites=True)
 
 
 def operation_fault(error: tf.errors.OpError) -> str:

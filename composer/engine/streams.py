@@ -91,15 +91,28 @@ class Stream:
                 self._open = False
         return self._open
 
-    def take(self) -> tf.experimental.Optional:
-        """The next batch of the epoch, or none where it has no more."""
+    def fetch(self) -> tf.experimental.Optional:
+        """The next batch of the epoch, or none. Where rows cannot tell their number, whoever finds none calls `end`."""
         if not self.has_step():
             return self.nothing
         iterator, self._iterator = self._iterator, None
-        batch = iterator.get_next_as_optional()
-        if not batch.has_value():
-            self._open = False
-            self._epochs.end_of_data()
+        return iterator.get_next_as_optional()
+
+    @property
+    def fetched(self) -> bool:
+        """Whether `fetch` has asked the data for a batch, and nobody has asked for the next step since."""
+        return self._open and self._iterator is None
+
+    def end(self) -> None:
+        """What was fetched was none: the epoch has come to its end."""
+        self._open = False
+        self._epochs.end_of_data()
+
+    def take(self) -> tf.experimental.Optional:
+        """The next batch of the epoch, or none where it has no more."""
+        batch = self.fetch()
+        if self.fetched and not batch.has_value():
+            self.end()
         return batch
 
     def pause(self) -> None:

@@ -128,8 +128,9 @@ class Pass:
             return ()
         start = time.perf_counter()
         most = self._most if self._in_bursts else None
-        ran, taken, results = self.program.run(self.feed.slices, self.take(), most)
+        ran, taken, results = self.program.run(self.feed.slices, self._fetch(), most)
         counts = dict(zip(self.program.names, ran.numpy().tolist(), strict=True))
+        self._end_streams(counts)
         self._advance(int(taken), most or 1, time.perf_counter() - start)
         names = tuple(name for name, count in counts.items() if count)
         if not names and self.feed.endless and self._told:
@@ -154,9 +155,15 @@ class Pass:
         elif seconds > BURST_SECONDS:
             self._burst = max(self._burst // 2, 1)
 
-    def take(self) -> dict[str, tf.experimental.Optional]:
+    def _fetch(self) -> dict[str, tf.experimental.Optional]:
         """The next batch of every member with a stream, none of those that have no more."""
-        return {name: self._ask(name, each.take, each.nothing) for name, each in self.feed.streams.items()}
+        return {name: self._ask(name, each.fetch, each.nothing) for name, each in self.feed.streams.items()}
+
+    def _end_streams(self, counts: Mapping[str, int]) -> None:
+        """End the epoch of the streams that had no batch: asking each by itself would cost more than the step."""
+        for name, stream in self.feed.streams.items():
+            if not counts[name] and stream.fetched:
+                self._ask(name, stream.end, None)
 
     def advance(self) -> None:
         """Bring every stream to its next step: one that has none ends its epoch now, as in Keras."""

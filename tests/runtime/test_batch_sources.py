@@ -140,8 +140,9 @@ def test_a_pydataset_is_asked_as_keras_asks_it(fleet: Fleet, name: str) -> None:
     joint, alone = fleet.sources[name]  # type: ignore[attr-defined]
     assert joint.heard == alone.heard
     assert joint.heard.count("begin") == KINDS[name][2]["epochs"]
-    asked = (sorted(joint.asked), sorted(alone.asked)) if name == "threads" else (joint.asked, alone.asked)
-    assert asked[0] == asked[1]
+    asked = [sorted(each.asked) if name == "threads" else each.asked for each in (joint, alone)]
+    read = min(map(len, asked)) if name == "some of it" else None  # how far ahead it was read at the end is chance
+    assert asked[0][:read] == asked[1][:read]
 
 
 def test_workers_end_with_their_member(fleet: Fleet) -> None:
