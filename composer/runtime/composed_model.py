@@ -212,7 +212,7 @@ class ComposedModel(saving.SavedByConfig):
         self._session = session = run.session
         try:
             validation = None if session.validation is None else session.validation.feed
-            with fitting.quiet_about_lengths(session.training.feed, validation):
+            with fitting.reading(session.training.feed, validation):
                 super().fit(
                     session.training.feed.counted_steps,
                     shuffle=False,  # Keras cannot shuffle a dataset; ours is in order already
@@ -224,7 +224,6 @@ class ComposedModel(saving.SavedByConfig):
                 )
         finally:
             self._session = None
-            session.release()
         return history
 
     def evaluate(
@@ -268,13 +267,12 @@ class ComposedModel(saving.SavedByConfig):
         self._evaluation = Pass(program, feed, watched=watching(callbacks, TEST_HOOKS))
         try:
             self._evaluation.begin_all()
-            with fitting.quiet_about_lengths(feed):
+            with fitting.reading(feed):
                 super().evaluate(feed.steps, return_dict=True, **arguments)
             self._evaluation.close()
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
             self._evaluation = None
-            feed.release()
 
     def predict(
         self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None
@@ -301,11 +299,8 @@ class ComposedModel(saving.SavedByConfig):
             program = self._programs.predicting([self._members[name].unit for name in rows_to_run], feed)
             taken: list[dict[str, Any]] = []
             step = fitting.prediction_step(program, feed, taken)
-            try:
-                with fitting.quiet_about_lengths(feed), self._predicting(step):
-                    super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
-            finally:
-                feed.release()
+            with fitting.reading(feed), self._predicting(step):
+                super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
             outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})
         return {name: outputs[name] for name in rows}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -370,11 +370,17 @@ def _set_auto_groups(joint: ComposedModel, request: FitRequest, rows: dict[str, 
 
 
 @contextmanager
-def quiet_about_lengths(*feeds: Feed | None) -> Iterator[None]:
-    """Keras warns when a dataset of unknown length ends; that is how such a dataset's epoch ends."""
-    if not any(feed.endless for feed in feeds if feed is not None):
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Your input ran out of data", category=UserWarning)
-        yield
+def reading(*feeds: Feed | None) -> Iterator[None]:
+    """Within it, feeds are read by Keras' loop; then their streams are let go of, however it ended.
+
+    Keras warns when a dataset of unknown length ends; that is how an epoch of streams ends.
+    """
+    there = [feed for feed in feeds if feed is not None]
+    try:
+        with warnings.catch_warnings() if any(feed.endless for feed in there) else nullcontext():
+            if any(feed.endless for feed in there):
+                warnings.filterwarnings("ignore", message="Your input ran out of data", category=UserWarning)
+            yield
+    finally:
+        for feed in there:
+            feed.release()

@@ -252,12 +252,6 @@ class TrainingSession:
             if not run.ended:
                 self.end_run(run)
 
-    def release(self) -> None:
-        """Let go of the data, however the fit ended."""
-        for each in (self.training, self.validation):
-            if each is not None:
-                each.feed.release()
-
     def end_run(self, run: MemberRun) -> None:
         """A member is through: what Keras does at the end of a `fit`, for it alone."""
         run.ended = True
