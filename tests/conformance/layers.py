@@ -30,10 +30,10 @@ REASONS = {
 """Why a layer has no entry."""
 
 DAILY = {
-    "ActivityRegularization", "Attention", "BatchNormalization", "Bidirectional", "Conv2D", "CutMix",
+    "ActivityRegularization", "Attention", "BatchNormalization", "Bidirectional", "Conv2D", "ConvLSTM2D", "CutMix",
     "Dense", "Dot", "Dropout", "Embedding", "GRU", "GroupNormalization", "HashedCrossing", "Lambda", "Masking",
     "MaxPooling2D", "MultiHeadAttention", "Normalization", "PReLU", "Pipeline", "RandomRotation", "ReversibleEmbedding",
-    "SpectralNormalization", "StackedRNNCells", "StringLookup",
+    "SpectralNormalization", "StackedRNNCells", "StringLookup", "TFSMLayer",
 }  # fmt: skip
 """The layers of the ordinary run: of each kind at least one, and of those that keep a state, draw numbers or mask most.
 The rest differ from them in a formula."""

@@ -85,5 +85,5 @@ def entries() -> Iterator[Entry]:
             }
 
         trial = Trial(f"metrics {' '.join(names)}", task.model, task.weighted_rows, settings)
-        daily = task is BINARY
+        daily = task in (BINARY, CLASSES)
         yield from (Entry("metric", name, trial, metric=name, daily=daily) for name in names)

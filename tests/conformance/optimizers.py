@@ -24,9 +24,9 @@ ARGUMENTS = {
 }  # fmt: skip
 
 DAILY = {
-    "Adam", "AdamW", "Ftrl", "Lion", "LossScaleOptimizer", "MultiOptimizer", "Muon", "Nadam", "RMSprop",
-    "SGD", "SGD clipnorm", "SGD ema_overwrite_frequency", "SGD gradient_accumulation_steps",
-    "SGD nesterov", "ScheduleFreeAdamW", "ExponentialDecay", "PiecewiseConstantDecay",
+    "Adafactor", "Adam", "AdamW", "Ftrl", "Lion", "LossScaleOptimizer", "MultiOptimizer", "Muon", "Nadam", "RMSprop",
+    "SGD", "SGD clipnorm", "SGD ema_overwrite_frequency", "SGD global_clipnorm", "SGD gradient_accumulation_steps",
+    "SGD nesterov", "SGD weight_decay", "ScheduleFreeAdamW", "ExponentialDecay", "PiecewiseConstantDecay",
 }  # fmt: skip
 """Those of the ordinary run; the rest differ from them in a formula."""
 
