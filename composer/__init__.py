@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from composer.errors import ExportError as ExportError
     from composer.errors import GraphError as GraphError
     from composer.errors import InternalError as InternalError
+    from composer.errors import ResumeError as ResumeError
     from composer.errors import SpecError as SpecError
     from composer.pipeline import check as check
     from composer.pipeline import compile as compile
@@ -40,6 +41,7 @@ _ERRORS = (
     "ExportError",
     "GraphError",
     "InternalError",
+    "ResumeError",
     "SpecError",
 )
 _STAGES = ("check", "compile", "format", "load", "parse", "plan", "simulate")
@@ -61,6 +63,7 @@ __all__ = [
     "ExportError",
     "GraphError",
     "InternalError",
+    "ResumeError",
     "SpecError",
     "check",
     "compile",

@@ -6,6 +6,7 @@ Exception
 │   ├── DeviceError           the machine lacks what the spec asks for; carries `diagnostics` where a spec is at fault
 │   ├── GraphError            a model cannot be placed, split or joined as asked
 │   ├── DataError(ValueError) rows that do not fit their member
+│   ├── ResumeError           a training that was cut off is not what it was; carries `diagnostics`
 │   └── ExportError           an export cannot be written
 ├── InternalError             a bug of composer's own: it keeps its traceback and asks for a report
 └── UserWarning
@@ -74,6 +75,20 @@ class DataError(ComposerError, ValueError):
         self.member = member
         self.mend = mend
         self.option = option
+
+
+class ResumeError(ComposerError):
+    """A training that was cut off cannot go on: its data, models or settings are not what they were. Nothing is lost.
+
+    Args:
+        message: what happened.
+        diagnostics: the faults behind it.
+        reason: what is not what it was, without where that was found or how to mend it.
+    """
+
+    def __init__(self, message: str, diagnostics: tuple[Diagnostic, ...] = (), reason: str = "") -> None:
+        super().__init__(message, diagnostics)
+        self.reason = reason
 
 
 class ExportError(ComposerError):

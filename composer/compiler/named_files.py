@@ -24,15 +24,27 @@ def report_missing_files(
         data: whether the rows are looked for as well.
         severity: of the diagnostics; a file may be made between a check and a run.
     """
-    for name, source in composition.models:
-        if isinstance(source, nodes.PathSource) and not (folder / source.path).exists():
-            _report("MG403", f"the file of model `{name}`", source.path, source.span, folder, faults, severity)
-    for owner, path, span in _data_paths(composition) if data else ():
+    for what, path, span in _model_files(composition):
         if not (folder / path).exists():
-            _report("MG502", f"the data of `{owner}`", path, span, folder, faults, severity)
+            _report("MG403", what, path, span, folder, faults, severity)
+    for what, path, span in _data_files(composition) if data else ():
+        if not (folder / path).exists():
+            _report("MG502", what, path, span, folder, faults, severity)
 
 
-def _data_paths(composition: ir.Composition) -> Iterator[tuple[str, str, Span | None]]:
+def named_files(composition: ir.Composition) -> Iterator[tuple[str, str, Span | None]]:
+    """Each file of a model, then each of rows: what it is in words, its path as it is written, and where."""
+    yield from _model_files(composition)
+    yield from _data_files(composition)
+
+
+def _model_files(composition: ir.Composition) -> Iterator[tuple[str, str, Span | None]]:
+    for name, source in composition.models:
+        if isinstance(source, nodes.PathSource):
+            yield f"the file of model `{name}`", source.path, source.span
+
+
+def _data_files(composition: ir.Composition) -> Iterator[tuple[str, str, Span | None]]:
     """Each path of a `data` statement once, with the first member it is for."""
     seen: set[int] = set()
     for member in composition.members:
@@ -40,9 +52,9 @@ def _data_paths(composition: ir.Composition) -> Iterator[tuple[str, str, Span | 
             continue
         seen.add(id(member.data))
         if isinstance(member.data.source, nodes.PathSource):
-            yield member.name, member.data.source.path, member.data.source.span
+            yield f"the data of `{member.name}`", member.data.source.path, member.data.source.span
         if isinstance(member.data.validation, str):
-            yield member.name, member.data.validation, member.data.validation_span
+            yield f"the data of `{member.name}`", member.data.validation, member.data.validation_span
 
 
 def _report(

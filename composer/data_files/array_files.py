@@ -66,8 +66,7 @@ def read_npy(path: Path, targets: bool) -> Parts:
     Raises:
         RowFault: the name does not say which file is its partner, or that is missing; or a file is damaged.
     """
-    paired = path.name == "x.npy" or path.name.endswith("_x.npy")
-    if not paired:
+    if not (others := _others(path)):
         if targets:
             raise RowFault(
                 "MG505",
@@ -75,8 +74,7 @@ def read_npy(path: Path, targets: bool) -> Parts:
                 mend="expected a pair `NAME_x.npy` and `NAME_y.npy` (name the first), or one `.npz` with `x` and `y`",
             )
         return _load_array(path), None, None
-    stem = path.name.removesuffix("x.npy")
-    partner, weights = path.with_name(f"{stem}y.npy"), path.with_name(f"{stem}{WEIGHT}.npy")
+    partner, weights = others
     if targets and not partner.is_file():
         told = f"the file {partner}, the targets of {path.name}, is missing{near_files(partner)}"
         raise RowFault("MG502", told)
@@ -85,6 +83,20 @@ def read_npy(path: Path, targets: bool) -> Parts:
         _load_array(partner) if partner.is_file() else None,
         _load_array(weights) if weights.is_file() else None,
     )
+
+
+def beside(path: Path) -> tuple[Path, ...]:
+    """The files that are read with one of rows: the targets and the weights beside `NAME_x.npy`, as far as they are
+    there."""
+    return tuple(other for other in _others(path) if other.is_file())
+
+
+def _others(path: Path) -> tuple[Path, ...]:
+    """Where the targets and the weights of x would be; nothing for a file whose name does not say."""
+    if path.name != "x.npy" and not path.name.endswith("_x.npy"):
+        return ()
+    stem = path.name.removesuffix("x.npy")
+    return path.with_name(f"{stem}y.npy"), path.with_name(f"{stem}{WEIGHT}.npy")
 
 
 def _load_array(path: Path) -> Array:

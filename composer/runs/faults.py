@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from composer.diagnostics import Diagnostic
+from composer.diagnostics import Diagnostic, render_text
 from composer.engine.programs import operation_fault
-from composer.errors import ComposerError, DataError, GraphError
+from composer.errors import ComposerError, DataError, GraphError, ResumeError
 from composer.runs.row_faults import place_of
 from composer.runtime.faults import MemberFault
 from composer.runtime.members import Member
@@ -63,6 +64,17 @@ def _whole_tracebacks() -> Iterator[None]:
     finally:
         if filtered:
             keras.config.enable_traceback_filtering()
+
+
+def resumed_otherwise(path: Path, error: ResumeError) -> ResumeError:
+    """What a `fit` says of a backup that is of another training, in words for who resumes a run."""
+    (fault,) = error.diagnostics
+    told = replace(
+        fault,
+        message=f"the run {path} cannot go on as it began: {error.reason}",
+        help=("put it back as it was, or train anew: `composer fit SPEC -o ANOTHER_RUN`",),
+    )
+    return ResumeError(render_text([told]), (told,), error.reason)
 
 
 def raise_faults(faults: Mapping[str, MemberFault]) -> None:

@@ -10,14 +10,16 @@ from typing import Any
 import keras
 
 from composer.data_files.files import Rows
+from composer.errors import ResumeError
 from composer.language import nodes
 from composer.language.parser import parse
-from composer.runs.faults import faults_told, raise_faults
+from composer.runs.faults import faults_told, raise_faults, resumed_otherwise
+from composer.runs.file_hashes import file_hashes
 from composer.runs.job_checks import check_arguments, check_trainable, gaps_told
 from composer.runs.job_rows import as_keras_takes, training_rows
 from composer.runs.progress import FitListener, StopBetweenBatches, progress_callbacks
 from composer.runs.requirements import check_has_data
-from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord
+from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord, read_run
 from composer.runs.run_recorder import RunRecorder
 from composer.runtime.backup import read_backup
 from composer.runtime.building import build_joint
@@ -128,16 +130,19 @@ def run_fit(
         should_stop: asked before each batch; where it says so, the run is interrupted.
 
     Raises:
-        ComposerError: the folder cannot be written, rows do not fit, or a callback fails.
+        ComposerError: the folder cannot be written, rows do not fit, a callback fails, or (`ResumeError`) what the job
+            does is not what the run in the folder did.
     """
     if resume:
         folder = RunFolder(path)
+        record = read_run(path).record.resume(_arguments(job, checkpoint_every))
     else:
+        record = _record(job, spec_path, checkpoint_every)
         folder = RunFolder.create(path, force=force)
         folder.write_spec(job.source.text)
         folder.write_plan(job.joint.plan)
     backup = read_backup(folder.backup)
-    recorder = RunRecorder(folder, job.joint, _record(job, spec_path), {} if backup is None else backup.histories)
+    recorder = RunRecorder(folder, job.joint, record, {} if backup is None else backup.histories, resume)
     own: dict[str, list[Any]] = {
         name: make_callbacks(name, member.plan.member.train, path) for name, member in job.joint.members.items()
     }
@@ -158,6 +163,8 @@ def run_fit(
             raise_faults(history.faults)
     except KeyboardInterrupt:
         interrupted = True
+    except ResumeError as error:
+        raise resumed_otherwise(path, error) from error
     finally:
         _close_logs(own)
     return FitResult(path, recorder.histories, interrupted)
@@ -199,17 +206,23 @@ def with_seed(tree: nodes.Spec, seed: int) -> nodes.Spec:
     return replace(tree, statements=tuple(statements))
 
 
-def _record(job: FitJob, spec_path: Path | None) -> RunRecord:
+def _record(job: FitJob, spec_path: Path | None, checkpoint_every: int | None) -> RunRecord:
+    members = {
+        name: MemberRecord(member.plan.member.seed, None, job.rows[name].features, job.rows[name].classes)
+        for name, member in job.joint.members.items()
+    }
+    files = file_hashes(job.joint.plan.composition, job.source.folder)
+    where = str(spec_path.absolute()) if spec_path is not None else None
+    return RunRecord.start(_arguments(job, checkpoint_every), members, where, files)
+
+
+def _arguments(job: FitJob, checkpoint_every: int | None) -> dict[str, Any]:
     options = job.options
-    arguments: Mapping[str, Any] = {
+    return {
         "graph": options.graph,
         "allow_python": options.allow_python,
         "epochs": options.epochs,
         "batch_size": options.batch_size,
         "seed": options.seed,
+        "checkpoint_every": checkpoint_every,
     }
-    members = {
-        name: MemberRecord(member.plan.member.seed, None, job.rows[name].features, job.rows[name].classes)
-        for name, member in job.joint.members.items()
-    }
-    return RunRecord.start(arguments, members, str(spec_path.absolute()) if spec_path is not None else None)

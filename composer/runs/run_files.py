@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from composer.errors import ComposerError
 from composer.source import SourceText
 
 RUN, SPEC, HISTORY = "run.json", "spec.mgpu", "history.json"
+BACKUP = "backup"
 FILES = (RUN, SPEC, "plan.txt", "plan.json", "history.csv", HISTORY, "curves.svg", "curves.png")
 
 
@@ -55,11 +58,27 @@ def check_is_run(path: Path) -> None:
         raise ComposerError(f"{path} is no run folder: it {what}. Expected the folder that `composer fit -o` wrote")
 
 
-def unfinished_run(path: Path) -> tuple[SourceText, dict[str, Any], Path | None]:
+@dataclass(frozen=True)
+class UnfinishedRun:
     """What a run that was cut off had set out to do.
 
-    Returns:
-        Its spec, the arguments it was started with, and where the spec was.
+    Args:
+        source: its spec.
+        arguments: what it was started with.
+        spec_path: where the spec was; None where it was given as text.
+        files: the SHA-256 of its model files and files of rows.
+        has_backup: whether there is something to go on from.
+    """
+
+    source: SourceText
+    arguments: Mapping[str, Any]
+    spec_path: Path | None
+    files: Mapping[str, str]
+    has_backup: bool
+
+
+def unfinished_run(path: Path) -> UnfinishedRun:
+    """Read what a run that was cut off had set out to do.
 
     Raises:
         ComposerError: it is no run folder, is damaged, or has finished.
@@ -69,12 +88,14 @@ def unfinished_run(path: Path) -> tuple[SourceText, dict[str, Any], Path | None]
         document = json.loads((path / RUN).read_text(encoding="utf-8"))
         text = (path / SPEC).read_text(encoding="utf-8")
         state, arguments, there = document["state"], dict(document["arguments"]), document["spec_path"]
+        files = dict(document.get("files", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ComposerError(f"the run folder {path} is damaged: {type(error).__name__}: {error}") from error
     if state == "finished":
         raise ComposerError(f"the run {path} has finished: there is nothing left to resume")
     spec_path = Path(there) if there else None
-    return SourceText(text, str(path / SPEC), spec_path.parent if spec_path else Path()), arguments, spec_path
+    source = SourceText(text, str(path / SPEC), spec_path.parent if spec_path else Path())
+    return UnfinishedRun(source, arguments, spec_path, files, (path / BACKUP / "backup.npz").is_file())
 
 
 def check_prediction_files(folder: Path, members: list[str], *, force: bool = False) -> None:

@@ -32,7 +32,7 @@ from composer.graph.hints import listed, near
 from composer.graph.saved_models import is_servable_only
 from composer.runs.curves import draw_curves
 from composer.runs.histories import Histories, histories_from_json, histories_to_csv, histories_to_json
-from composer.runs.run_files import FILES, HISTORY, RUN, SPEC, check_is_run, check_run_place
+from composer.runs.run_files import BACKUP, FILES, HISTORY, RUN, SPEC, check_is_run, check_run_place
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.settings import CALLBACK_FOLDER
 from composer.version import __version__
@@ -40,7 +40,7 @@ from composer.version import __version__
 FORMAT_VERSION = 1
 State: TypeAlias = Literal["running", "finished", "interrupted", "failed"]
 
-_FOLDERS = ("models", CALLBACK_FOLDER, "backup")
+_FOLDERS = ("models", CALLBACK_FOLDER, BACKUP)
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class RunRecord:
         arguments: what the run was started with, as JSON can hold it.
         spec_path: where the spec was, for the relative paths in it; None where it was given as text.
         members: by name.
+        files: the SHA-256 of each model file and each file of rows, by its path as the spec has it.
         state: `running` until the end is known.
         message: why it ended, where it did not finish.
         started, ended: ISO 8601 in UTC.
@@ -76,6 +77,7 @@ class RunRecord:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     spec_path: str | None = None
     members: Mapping[str, MemberRecord] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     state: State = "running"
     message: str = ""
     started: str = ""
@@ -83,10 +85,18 @@ class RunRecord:
 
     @classmethod
     def start(
-        cls, arguments: Mapping[str, Any], members: Mapping[str, MemberRecord], spec_path: str | None = None
+        cls,
+        arguments: Mapping[str, Any],
+        members: Mapping[str, MemberRecord],
+        spec_path: str | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> RunRecord:
         """The record of a run that starts now."""
-        return cls(dict(arguments), spec_path, dict(members), started=now())
+        return cls(dict(arguments), spec_path, dict(members), dict(files or {}), started=now())
+
+    def resume(self, arguments: Mapping[str, Any]) -> RunRecord:
+        """The record of the same run, going on."""
+        return replace(self, arguments=dict(arguments), state="running", message="", ended="")
 
     def end(self, state: State, message: str = "") -> RunRecord:
         """The record of the same run, ended now."""
@@ -148,7 +158,7 @@ class RunFolder:
     @property
     def backup(self) -> Path:
         """The folder of the backup that a run which was cut off is resumed from."""
-        return self.path / "backup"
+        return self.path / BACKUP
 
     def model_path(self, member: str) -> Path:
         """Where a member's model is saved."""
@@ -184,6 +194,7 @@ class RunFolder:
             "spec_path": record.spec_path,
             "arguments": dict(record.arguments),
             "versions": versions(),
+            "files": dict(record.files),
             "members": members,
         }
         write_text_atomically(self.path / RUN, json.dumps(document, indent=1, default=str) + "\n")
@@ -257,7 +268,7 @@ class Run:
             return self.models[member]
         known = list(self.record.members) or list(self.models)
         if member in known:
-            cut_off = self.record.state != "finished" and (self.path / "backup").is_dir()
+            cut_off = self.record.state != "finished" and (self.path / BACKUP).is_dir()
             raise ComposerError(
                 f"the run {self.path} has no saved model of `{member}` (its state: {self.record.state})"
                 + (f". Let it go on with `composer fit --resume {self.path}`" if cut_off else "")
@@ -330,6 +341,7 @@ def _record(document: Mapping[str, Any]) -> RunRecord:
         document["arguments"],
         document["spec_path"],
         members,
+        document.get("files", {}),
         document["state"],
         document["message"],
         document["started"],

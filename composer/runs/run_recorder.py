@@ -30,6 +30,7 @@ class RunRecorder:
         joint: whose members are trained.
         record: the run's record at its start; it is written on entering.
         histories: what the members had logged before, of a run that is resumed.
+        resumed: whether the folder holds what an earlier part of the run has saved: until training goes on that stays.
         clock: seconds that only grow.
 
     Example:
@@ -47,6 +48,7 @@ class RunRecorder:
         joint: HasMembers,
         record: RunRecord,
         histories: Mapping[str, Mapping[str, list[float]]] | None = None,
+        resumed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder = folder
@@ -60,6 +62,7 @@ class RunRecorder:
         self._cost = 0.0
         self._written_at = clock()
         self._history_cost = 0.0
+        self._began = not resumed
 
     def callbacks(self, others: Mapping[str, list[keras.callbacks.Callback]] | None = None) -> dict[str, list[Any]]:
         """Callbacks for the joint `fit`, by member and, under `"*"`, joint; after the `others`."""
@@ -67,6 +70,10 @@ class RunRecorder:
         own["*"] = [_Flusher(self)]
         given = dict(others or {})
         return {name: [*given.pop(name, ()), *callbacks] for name, callbacks in own.items()} | given
+
+    def begin(self) -> None:
+        """Training begins, or goes on: from now on what is saved is newer than what the folder holds."""
+        self._began = True
 
     def add_epoch(self, member: str, logs: Mapping[str, float]) -> None:
         """Takes what a member logged at the end of an epoch, under its plain names."""
@@ -102,11 +109,13 @@ class RunRecorder:
 
     def finish(self, state: State, message: str = "") -> None:
         """Writes everything as it is now, and why the run ended."""
-        self.folder.write_history(self.histories)
-        self._save()
+        if self._began:
+            self.folder.write_history(self.histories)
+            self._save()
         self.record = self.record.end(state, message)
         self.folder.write_run_json(self.record)
-        self.folder.write_curves(self.histories)
+        if self._began:
+            self.folder.write_curves(self.histories)
 
     def __enter__(self) -> RunRecorder:
         self.folder.write_run_json(self.record)
@@ -144,6 +153,9 @@ class _Flusher(StatelessCallback):
     def __init__(self, recorder: RunRecorder) -> None:
         super().__init__()
         self._recorder = recorder
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        self._recorder.begin()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._recorder.update()

@@ -20,15 +20,19 @@ from zipfile import BadZipFile
 import keras
 import numpy as np
 
+from composer.diagnostics import Diagnostic, render_text
 from composer.engine.programs import Logs
-from composer.errors import ComposerError, DataError
+from composer.errors import ComposerError, DataError, ResumeError
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.callback_state import StatelessCallback, callback_state, decoded, encoded, restore_callback
+from composer.runtime.conditions import differences
 from composer.runtime.session import BurstCallback, Resumed, TrainingSession
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FILE = "backup.npz"
 _META = "meta"
+MOST_TOLD = 8
+"""Of what differs from then."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,10 @@ class BackupWriter(BurstCallback):
         folder: where the backup is, made if need be.
         session: the `fit`.
         joint_callbacks: the caller's joint callbacks and the joint history.
-        conditions: what must be as it was for the backup to go on, as plain data.
+        conditions: what must be as it was for the backup to go on: see `conditions`.
 
     Raises:
-        ComposerError: if the folder cannot be made, or holds a backup of another training.
+        ComposerError: if the folder cannot be made, or (`ResumeError`) holds a backup of another training.
     """
 
     def __init__(
@@ -112,7 +116,7 @@ class BackupWriter(BurstCallback):
         self.folder = folder
         self.session = session
         self.joint_callbacks = tuple(joint_callbacks)
-        self.conditions = json.loads(json.dumps(conditions))
+        self.conditions = conditions
         self.backup = read_backup(folder)
         make_folder(folder)
         if self.backup is not None:
@@ -206,15 +210,20 @@ class BackupWriter(BurstCallback):
         return named
 
     def _check(self, backup: Backup) -> None:
-        was = backup.meta["conditions"]
-        other = next((key for key, value in self.conditions.items() if was.get(key) != value), None)
-        if other is None and set(backup.meta["callbacks"]) != set(self._callbacks()):
-            other = "the number of callbacks"
-        if other is not None:
-            raise ComposerError(
-                f"the backup in {self.folder} is of another training: {other} differs. Call `fit` as it was called "
-                "then, choose another folder, or remove the backup to train from the beginning"
+        told = differences(backup.meta["conditions"], self.conditions)
+        if not told and set(backup.meta["callbacks"]) != set(self._callbacks()):
+            told = ["the number of callbacks"]
+        if told:
+            fault = Diagnostic(
+                "MG515",
+                f"the backup in {self.folder} is of another training: {told[0]}",
+                help=(
+                    "call `fit` as it was called then, choose another `backup_dir`, or remove the backup to train from "
+                    "the beginning",
+                ),
+                notes=tuple(told[1:MOST_TOLD]),
             )
+            raise ResumeError(render_text([fault]), (fault,), told[0])
 
 
 class StepBackupWriter(BackupWriter):
@@ -236,40 +245,25 @@ def backup_writer(
     every: int | None,
     session: TrainingSession,
     joint_callbacks: Sequence[keras.callbacks.Callback],
-    spec: str,
+    conditions: Mapping[str, Any],
 ) -> BackupWriter:
     """The callback that backs a `fit` up.
 
     Args:
         folder: where.
         every: joint steps after which to write within an epoch too; None: at the ends of epochs only.
-        session, joint_callbacks: see `BackupWriter`.
-        spec: the text of the spec.
+        session, joint_callbacks, conditions: see `BackupWriter`.
 
     Raises:
-        ComposerError: if the folder cannot be made, or holds a backup of another training.
+        ComposerError: if the folder cannot be made, or (`ResumeError`) holds a backup of another training.
         DataError: for a number of steps beside a member that runs eagerly, whose metrics are not known before.
     """
-    arguments = (folder, session, joint_callbacks, _conditions(session, spec))
+    arguments = (folder, session, joint_callbacks, conditions)
     if every is None:
         return BackupWriter(*arguments)
     if session.training.program.eager:
         raise DataError("`checkpoint_every` needs members that are not run eagerly: leave out `run_eagerly=True`")
     return StepBackupWriter(every, *arguments)
-
-
-def _conditions(session: TrainingSession, spec: str) -> dict[str, Any]:
-    """What must be as it was for a backup to go on exactly, by what it is in words."""
-    runs = session.runs
-    shapes = {name: [list(weight.shape) for weight in run.member.trainer.variables] for name, run in runs.items()}
-    optimizers = {name: type(run.member.trainer.optimizer).__name__ for name, run in runs.items()}
-    return {
-        "the spec": spec,
-        "`epochs`": {name: [run.epochs.start, run.epochs.stop] for name, run in runs.items()},
-        "the number of batches": session.training.feed.num_batches,
-        "the shape of a weight": shapes,
-        "an optimizer": optimizers,
-    }
 
 
 def _go_on_in_csv(logger: keras.callbacks.CSVLogger, epoch: int) -> None:

@@ -16,16 +16,14 @@ from composer.engine.feed import Rows, joint_feed
 from composer.engine.programs import Logs
 from composer.errors import ExportError, GraphError
 from composer.export.saved_model import export_saved_model
-from composer.graph import devices
 from composer.graph.lowering import lower
-from composer.graph.signatures import signature_of
 from composer.runtime import fitting, saving
 from composer.runtime.arguments import FitRequest
 from composer.runtime.atomic_files import write_atomically
 from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
-from composer.runtime.outputs import join_steps, no_rows
+from composer.runtime.outputs import join_steps, no_rows, prediction_step
 from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import TEST_HOOKS, TrainingSession, watching
@@ -70,24 +68,12 @@ class ComposedModel(saving.SavedByConfig):
         super().__init__(inputs=graph.inputs, outputs=graph.outputs, name=name or "composed")
         trainers = member_trainers(models)
         members = {
-            placed.member.name: Member(
-                name=placed.member.name,
-                model=models[placed.member.name],
-                trainer=trainers[placed.member.name],
-                layer=graph.replicas[placed.member.name],
-                plan=placed,
-                signature=signature_of(models[placed.member.name]),
-                merge=devices.tensorflow_name(placed.merge, plan.topology),
-            )
-            for placed in plan.members
+            name: Member.create(placed, models[name], trainers[name], graph.replicas[name], plan.topology)
+            for name, placed in ((placed.member.name, placed) for placed in plan.members)
         }
-        branches: dict[str, tuple[str, ...]] = {}
-        for placed in plan.members:
-            branch = placed.member.branch
-            branches[branch] = (*branches.get(branch, ()), placed.member.name)
         # Keras tracks what it finds in attributes; a proxy keeps the members from being counted twice.
         self._members = MappingProxyType(members)
-        self._by_member = ByMember(branches)
+        self._by_member = ByMember.create(plan)
         self._plan = plan
         self._spec_text = spec_text
         self._sources = MappingProxyType(dict(sources or {}))
@@ -205,10 +191,9 @@ class ComposedModel(saving.SavedByConfig):
         check_shared(self._members)
         given = {"batch_size": batch_size, "epochs": epochs, "callbacks": callbacks, **arguments}
         request = FitRequest.create(self._by_member, self._plan, given)
-        rows = fitting.training_rows(self, request, x, y)
+        rows = fitting.training_rows(self, request, x, y, backed_up=backup_dir is not None)
         history = JointHistory()
-        backup = (None if backup_dir is None else Path(backup_dir), checkpoint_every)
-        run = fitting.begin(self, self._programs, request, rows, history, *backup)
+        run = fitting.begin(self, self._programs, request, rows, history, backup_dir, checkpoint_every)
         self._session = session = run.session
         try:
             validation = None if session.validation is None else session.validation.feed
@@ -298,7 +283,7 @@ class ComposedModel(saving.SavedByConfig):
             feed = joint_feed(rows_to_run)
             program = self._programs.predicting([self._members[name].unit for name in rows_to_run], feed)
             taken: list[dict[str, Any]] = []
-            step = fitting.prediction_step(program, feed, taken)
+            step = prediction_step(program, feed, taken)
             with fitting.reading(feed), self._predicting(step):
                 super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
             outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})

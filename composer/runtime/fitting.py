@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,10 @@ from composer.runtime.arguments import FitRequest, counts
 from composer.runtime.backup import backup_writer
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
+from composer.runtime.conditions import conditions, described_rows
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
 from composer.runtime.history import JointHistory, check_log_names
 from composer.runtime.members import ByMember, Member
-from composer.runtime.outputs import as_numpy
-from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import FitController, MemberRun, TrainingSession
 from composer.runtime.target_gaps import without_gaps
@@ -38,14 +37,25 @@ DEFAULT_BATCH_SIZE = 32  # Keras'
 
 @dataclass(frozen=True)
 class FitRows:
-    """The rows of one `fit`: of every member to train on, of some to validate on."""
+    """The rows of one `fit`: of every member to train on, of some to validate on.
+
+    Args:
+        training, validation: by member.
+        described: by member, what a backup keeps of its rows; empty where there is none.
+    """
 
     training: dict[str, Rows]
     validation: dict[str, Rows]
+    described: dict[str, dict[str, Any]]
 
 
-def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> FitRows:
+def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any, *, backed_up: bool = False) -> FitRows:
     """Check and convert the rows of all members.
+
+    Args:
+        joint: whose members they are.
+        request, x, y: the arguments of `fit`.
+        backed_up: whether a backup is to know the rows again.
 
     Raises:
         DataError: if a member has no rows, or rows that do not fit.
@@ -59,7 +69,7 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
             f"no rows for {told}: `fit` trains all members. Give rows for each, or compose only those to train"
         )
     validation = {} if request.validation_data is None else _validation_data(names, request.validation_data)
-    rows = FitRows({}, {})
+    rows = FitRows({}, {}, {})
     for name, member in members.items():
         data = without_gaps(member, given[name])
         check_rows(member, data, targets=True)
@@ -67,6 +77,8 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
             data, validation[name] = split_validation(name, data, request.validation_split[name])
         if request.class_weight[name] is not None:
             data = weighted_by_class(name, data, request.class_weight[name])
+        if backed_up:
+            rows.described[name] = {"rows": described_rows(data)}
         rows.training[name] = member_rows(
             member,
             data,
@@ -80,6 +92,8 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any) -> 
     for name, given_data in validation.items():
         data = without_gaps(members[name], given_data)
         check_rows(members[name], data, targets=True)
+        if backed_up:
+            rows.described[name]["validation rows"] = described_rows(data)
         size = request.validation_batch_size[name]
         if size is None and data.dataset is None:  # that of the training rows says nothing of a dataset
             size = request.batch_size[name]
@@ -245,7 +259,7 @@ def begin(
     request: FitRequest,
     rows: FitRows,
     history: JointHistory,
-    backup_dir: Path | None,
+    backup_dir: str | Path | None,
     checkpoint_every: int | None,
 ) -> Fit:
     """Make all that one `fit` needs; where there is a backup, it is to go on from there.
@@ -263,7 +277,8 @@ def begin(
     callbacks = [FitController(stepped), *request.joint_callbacks, history]
     first = min(run.epochs.start for run in stepped.runs.values())
     if backup_dir is not None:
-        writer = backup_writer(backup_dir, checkpoint_every, stepped, callbacks[1:], joint.spec_text)
+        needed = conditions(stepped, request, rows.described, joint.spec_text)
+        writer = backup_writer(Path(backup_dir), checkpoint_every, stepped, callbacks[1:], needed)
         callbacks.append(writer)
         first = first if writer.first_epoch is None else writer.first_epoch
     return Fit(stepped, callbacks, first)
@@ -308,30 +323,6 @@ def session(
         )
     kept = (history.faults, request.on_error, request.joint_callbacks, halt)
     return TrainingSession(runs, feed, program, validation, *kept)
-
-
-def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:
-    """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a
-    batch.
-
-    The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
-    """
-    whole = Pass(program, feed, watched=True)
-    whole.begin_all()
-
-    def step(_: list[Any]) -> tf.Tensor:
-        whole.logs.clear()
-        try:
-            names = whole.step()
-        except StopIteration:
-            if taken:  # Keras' loop wants one step at least
-                raise
-            names = ()
-        whole.advance()
-        taken.append({name: keras.tree.map_structure(as_numpy, whole.logs[name]) for name in names})
-        return tf.zeros((1,))
-
-    return step
 
 
 def without_shared_models(members: Mapping[str, Member], names: Iterable[str]) -> list[list[str]]:

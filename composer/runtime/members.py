@@ -10,11 +10,13 @@ from typing import Any
 import keras
 
 from composer.catalog import ModelSignature
-from composer.compiler.plan import MemberPlan
+from composer.compiler.plan import DeviceTopology, MemberPlan, Plan
 from composer.diagnostics import near_names
 from composer.engine.units import Unit
 from composer.errors import DataError
+from composer.graph import devices
 from composer.graph.layers import PlacedReplicas
+from composer.graph.signatures import signature_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,19 @@ class Member:
     merge: str
     process: int = field(default_factory=os.getpid)
 
+    @classmethod
+    def create(
+        cls,
+        plan: MemberPlan,
+        model: keras.Model,
+        trainer: keras.Model,
+        layer: PlacedReplicas,
+        topology: DeviceTopology,
+    ) -> Member:
+        """The member of a plan, placed in a graph on the devices of this machine."""
+        merge = devices.tensorflow_name(plan.merge, topology)
+        return cls(plan.member.name, model, trainer, layer, plan, signature_of(model), merge)
+
     @property
     def unit(self) -> Unit:
         return Unit(self.name, self.trainer, self.layer.devices, self.merge)
@@ -57,6 +72,14 @@ class ByMember:
     def __init__(self, branches: Mapping[str, tuple[str, ...]]) -> None:
         self.branches = dict(branches)
         self.names = tuple(name for members in self.branches.values() for name in members)
+
+    @classmethod
+    def create(cls, plan: Plan) -> ByMember:
+        """For the members of a plan."""
+        branches: dict[str, tuple[str, ...]] = {}
+        for member in (placed.member for placed in plan.members):
+            branches[member.branch] = (*branches.get(member.branch, ()), member.name)
+        return cls(branches)
 
     @property
     def keys(self) -> tuple[str, ...]:

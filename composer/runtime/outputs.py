@@ -1,17 +1,20 @@
-"""Predictions of many steps, joined by member."""
+"""Predictions of many steps: taken step by step, and joined by member."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from composer.engine.feed import Feed
+from composer.engine.programs import JointProgram
 from composer.errors import DataError
 from composer.graph.signatures import output_structure
 from composer.runtime.members import Member
+from composer.runtime.passes import Pass
 
 StepOutputs = dict[str, Any]  # by member that ran, in the member's own structure
 
@@ -57,3 +60,27 @@ def _concatenate(name: str, leaves: Sequence[Any]) -> Any:
             "in one array. Pad its rows to one length, or predict them in one batch"
         )
     return np.concatenate(leaves, axis=0)
+
+
+def prediction_step(program: JointProgram, feed: Feed, taken: list[dict[str, Any]]) -> Callable[[list[Any]], tf.Tensor]:
+    """A predict function for Keras' loop that puts each step's outputs into `taken`, as arrays by member that had a
+    batch.
+
+    The loop itself gets a placeholder a step: its own way of joining steps wants the same members in each.
+    """
+    whole = Pass(program, feed, watched=True)
+    whole.begin_all()
+
+    def step(_: list[Any]) -> tf.Tensor:
+        whole.logs.clear()
+        try:
+            names = whole.step()
+        except StopIteration:
+            if taken:  # Keras' loop wants one step at least
+                raise
+            names = ()
+        whole.advance()
+        taken.append({name: keras.tree.map_structure(as_numpy, whole.logs[name]) for name in names})
+        return tf.zeros((1,))
+
+    return step

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,10 +162,8 @@ def test_another_training_is_told_from_the_one_that_is_kept(tmp_path: Path) -> N
     joint = composer.compile("parallel(a, b, c)", models=models())
     joint.compile(optimizer=optimizers(), loss="mse", metrics=["mae"])
     arguments = {"batch_size": {"a": 2, "b": 4}, "backup_dir": tmp_path / "backup", "verbose": 0}
-    with pytest.raises(composer.ComposerError, match="is of another training: `epochs` differs"):
+    with pytest.raises(composer.ResumeError, match="is of another training: the `epochs` of `a`: 5 then, 7 now\n"):
         joint.fit(data(), epochs=7, **arguments)
-    with pytest.raises(composer.ComposerError, match="is of another training: the number of callbacks differs"):
-        joint.fit(data(), epochs=EPOCHS, **arguments)
     kept = tmp_path / "backup" / "backup.npz"
     for damaged in (kept.read_bytes()[:200], b"no file of ours"):
         kept.write_bytes(damaged)
@@ -172,6 +171,141 @@ def test_another_training_is_told_from_the_one_that_is_kept(tmp_path: Path) -> N
             joint.fit(data(), epochs=EPOCHS, **arguments)
     with pytest.raises(composer.DataError, match="`checkpoint_every` is a number of steps, at least 1, beside"):
         joint.fit(data(), checkpoint_every=2)
+
+
+def simple(folder: Path, cut: Cut, changed: dict[str, Any] | None = None) -> tuple[keras.Model, Any]:
+    """A training of one member with rows in memory, some of it not as it was."""
+    said = {"optimizer": keras.optimizers.Adam(0.05), "loss": "mse", "metrics": ["mae"], "model": net()}
+    said |= {"rows": rows(9), "batch_size": 2, "callbacks": [keras.callbacks.EarlyStopping("loss", patience=3)]}
+    said |= changed or {}
+    model = said.pop("model")
+    joint = composer.compile("parallel(a, b)", a=model, b=net())
+    for name in ("a", "b"):
+        settings = {key: said.get(key) for key in ("optimizer", "loss", "metrics", "loss_weights")}
+        joint.members[name].model.compile(**(settings if name == "a" else {"optimizer": "sgd", "loss": "mse"}))
+    for key in ("optimizer", "loss", "metrics", "loss_weights"):
+        said.pop(key, None)
+    own = {"a": said.pop("callbacks"), "*": [cut]}
+    arguments = {key: {"a": value} for key, value in said.items() if key != "rows"}
+    fitted = joint.fit(
+        {"a": said["rows"], "b": rows(4)},
+        epochs=4,
+        callbacks=own,
+        backup_dir=folder,
+        verbose=0,
+        **arguments,
+    )
+    return model, fitted
+
+
+def other_rows(count: int, at: int, value: float) -> tuple[np.ndarray, np.ndarray]:
+    x, y = rows(count)
+    x[at, 0] = value
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The backup of `simple`, cut off in its third epoch; read it only."""
+    folder = tmp_path_factory.mktemp("simple")
+    with pytest.raises(KeyboardInterrupt):
+        simple(folder, Cut(2))
+    return folder
+
+
+def frozen() -> keras.Model:
+    model = net()
+    model.layers[0].trainable = False
+    return model
+
+
+def dropping(rate: float) -> keras.Model:
+    return keras.Sequential([layers.Input((3,)), layers.Dropout(rate), layers.Dense(1)])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (lambda: {"optimizer": keras.optimizers.Adam(0.1)}, r"learning rate of `a`: 0\.05\d* then, 0\.1\d* now"),
+        (
+            lambda: {"optimizer": keras.optimizers.Adam(0.05, beta_1=0.8)},
+            r"optimizer of `a` \(`beta_1`\): 0\.9 then, 0\.8 now",
+        ),
+        (
+            lambda: {"optimizer": keras.optimizers.Adamax(0.05)},
+            r'optimizer of `a` \(`class`\): "Adam" then, "Adamax" now',
+        ),
+        (lambda: {"loss": "mae"}, r'`loss` of `a`: "mse" then, "mae" now'),
+        (lambda: {"loss": keras.losses.Huber(0.5)}, r'`loss` of `a`: "mse" then, \{"class": "Huber".* now'),
+        (lambda: {"loss_weights": [0.5]}, r"`loss_weights` of `a`: none then, \[0\.5\] now"),
+        (lambda: {"metrics": ["mse"]}, r'`metrics` of `a` \(`\[0\]`\): "mae" then, "mse" now'),
+        (lambda: {"batch_size": 3}, r"`batch_size` of `a`: 2 then, 3 now"),
+        (lambda: {"shuffle": False}, r"`shuffle` of `a`: true then, false now"),
+        (lambda: {"rows": rows(9, seed=4)}, r'rows of `a` \(`SHA-256`\): "\w+\.\.\. then, "\w+\.\.\. now'),
+        (lambda: {"rows": other_rows(9, 8, 0.25)}, r'rows of `a` \(`SHA-256`\): "\w+\.\.\. then, "\w+\.\.\. now'),
+        (lambda: {"rows": rows(10)}, r"rows of `a` \(`rows`\): 9 then, 10 now"),
+        (lambda: {"validation_data": rows(3)}, r"`validation_freq` of `a`: none then, 1 now"),
+        (lambda: {"validation_split": 0.2}, r"`validation_split` of `a`: 0\.0 then, 0\.2 now"),
+        (lambda: {"rows": (*rows(9), np.ones(9))}, r'rows of `a` \(`SHA-256`\): "\w+\.\.\. then, "\w+\.\.\. now'),
+        (
+            lambda: {"callbacks": [keras.callbacks.EarlyStopping("loss", patience=1)]},
+            r"\(`\[0\].patience`\): 3 then, 1 now",
+        ),
+        (lambda: {"callbacks": []}, r"callbacks of `a`: .*EarlyStopping.* then, \[\] now"),
+        (lambda: {"model": frozen()}, r"layers of `a` \(`\[1\].trainable`\): true then, false now"),
+        (lambda: {"model": dropping(0.5)}, r"layers of `a`"),
+    ],
+)
+def test_whatever_decides_the_numbers_must_be_as_it_was(
+    cut_off: Path, changed: Callable[[], dict[str, Any]], told: str, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(cut_off, tmp_path / "backup"))
+    before = (folder / "backup.npz").read_bytes()
+    with pytest.raises(composer.ResumeError, match=rf"(?s)^error\[MG515\]: the backup in .* is of .*{told}") as raised:
+        simple(folder, Cut(), changed())
+    assert "= help: call `fit` as it was called then, choose another `backup_dir`, or" in str(raised.value)
+    assert (folder / "backup.npz").read_bytes() == before
+
+
+def test_class_weights_must_be_as_they_were(tmp_path: Path) -> None:
+    x, _ = rows(8)
+    data = {"a": (x, np.array([0, 1] * 4))}
+
+    def fit(weights: dict[int, float], cut: Cut) -> None:
+        model = net(3, 2)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        joint = composer.compile("parallel(a)", a=model)
+        joint.fit(data, epochs=3, class_weight={"a": weights}, backup_dir=tmp_path, callbacks=[cut], verbose=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit({0: 1.0, 1: 2.0}, Cut(1))
+    with pytest.raises(composer.ResumeError, match=r"`class_weight` of `a` \(`1`\): 2\.0 then, 3\.0 now"):
+        fit({0: 1.0, 1: 3.0}, Cut())
+    fit({0: 1.0, 1: 2.0}, Cut())
+
+
+def test_the_same_call_in_the_process_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    """Training has changed the rate meanwhile; the backup brings back what it was."""
+
+    def parts() -> tuple[keras.Model, Any]:
+        keras.utils.set_random_seed(1)
+        model = net()
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model, composer.compile("parallel(a)", a=model)
+
+    def fit(joint: Any, folder: Path, cut: Cut) -> Any:
+        falling = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
+        arguments = {"callbacks": {"a": [falling], "*": [cut]}, "backup_dir": folder, "verbose": 0}
+        return joint.fit({"a": rows(6)}, epochs=5, **arguments)
+
+    whole, joint = parts()
+    want = fit(joint, tmp_path / "whole", Cut())
+    model, joint = parts()
+    with pytest.raises(KeyboardInterrupt):
+        fit(joint, tmp_path / "cut", Cut(3))
+    got = fit(joint, tmp_path / "cut", Cut())
+    assert_equal_bits(state(model), state(whole))
+    assert got.members["a"].history == want.members["a"].history
 
 
 class Bad(keras.callbacks.Callback):

@@ -19,6 +19,7 @@ from composer.cli.specs import STDIN, read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
+from composer.runs.file_hashes import check_unchanged
 from composer.runs.requirements import check_has_data, check_has_files, check_has_models
 from composer.runs.run_files import check_run_place, unfinished_run
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from composer.runs.progress import FitListener
 
 MOST_METRICS = 6
-_SAID = ("graph", "epochs", "batch_size", "seed")  # of the arguments in `run.json`, what a resumed run takes over
+_SAID = ("graph", "epochs", "batch_size", "seed", "checkpoint_every")
+"""Of the arguments in `run.json`, what a resumed run takes over."""
 
 _EXAMPLES = """\b
 Examples:
@@ -46,13 +48,14 @@ Examples:
     "--resume",
     metavar="RUN",
     type=click.Path(path_type=Path, readable=False),
-    help="Go on with a run that was cut off, as if it had not been; instead of SPEC and -o.",
+    help="Go on with a run that was cut off, as if it had not been; instead of SPEC and -o. Its data and models must "
+    "be what they were.",
 )
 @click.option(
     "--checkpoint-every",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Steps after which a run can be resumed within an epoch too; else after each epoch.",
+    help="Steps after which a run can be resumed within an epoch too; else after each epoch. A resumed run keeps it.",
 )
 @graph_option
 @allow_python_option
@@ -86,9 +89,11 @@ def command(
     else, is resumed with --resume and ends as if it had not been.
     """
     _check_usage(spec, out, resume, epochs, batch, seed, graph, force)
-    if resume is not None:
-        source, said, spec_path = unfinished_run(resume)
-        out, graph, epochs, batch, seed = resume, *(said.get(key) for key in _SAID)
+    before = None if resume is None else unfinished_run(resume)
+    if before is not None:
+        source, spec_path, out = before.source, before.spec_path, resume
+        graph, epochs, batch, seed, every = (before.arguments.get(key) for key in _SAID)
+        checkpoint_every = every if checkpoint_every is None else checkpoint_every
     else:
         assert spec is not None
         source, spec_path = read_source(spec), None if spec == STDIN else spec
@@ -97,8 +102,12 @@ def command(
     check_has_models(plan)
     check_has_data(plan, source)
     check_has_files(plan, source)
-    if resume is None:
+    if before is None:
         check_run_place(out, force=force)
+    else:
+        check_unchanged(plan.composition, source, before.files)
+        if not before.has_backup:
+            terminal.label("note", f"{out} was cut off before its first backup: it begins anew")
     start_tensorflow(terminal)
     from composer.runs.jobs import FitOptions, prepare_fit
 

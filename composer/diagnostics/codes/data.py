@@ -128,4 +128,15 @@ CODES: tuple[Code, ...] = (
         example='data a = "a.npz"    # the index 9 for `Embedding(3, ...)`',
         mend="Correct the rows that the message tells of.",
     ),
+    Code(
+        code="MG515",
+        slug="resumed-otherwise",
+        summary="A training that was cut off is to go on with other data, models or settings than it began with.",
+        why=(
+            "It would end as neither the one nor the other. Files are known by their SHA-256, rows in memory as well; "
+            "what datasets and generators yield, and what functions compute, cannot be compared."
+        ),
+        example="composer fit --resume runs/first    # after a row of its `data/wine.csv` was changed",
+        mend="Put back what has changed, or train anew, into another folder.",
+    ),
 )
