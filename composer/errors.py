@@ -100,4 +100,13 @@ class InternalError(Exception):
 
 
 class ComposerWarning(UserWarning):
-    """Something that works, but probably not as meant; the message names the member."""
+    """Something that works, but probably not as meant; the message names the member.
+
+    Args:
+        message: what it is.
+        diagnostics: the findings behind the message, each with its code and place; empty where it has none.
+    """
+
+    def __init__(self, message: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
+        super().__init__(message)
+        self.diagnostics = tuple(diagnostics)

@@ -7,14 +7,14 @@ What only some of them need is imported inside them: `check` of a short spec is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from composer.catalog import ModelCatalog, ModelSignature
 from composer.compiler import ir, planner
 from composer.compiler.faults import Faults
-from composer.compiler.named_files import report_missing_files
+from composer.compiler.named_files import report_missing_data, report_missing_files
 from composer.compiler.plan import DeviceTopology, Plan
 from composer.compiler.resolver import diagnose, resolve
 from composer.diagnostics import Diagnostic
@@ -81,7 +81,8 @@ def format(spec: SpecLike) -> str:
 def check(spec: SpecLike, *, graph: str | None = None) -> list[Diagnostic]:
     """All faults and warnings of a spec; an empty list for a sound one. Nothing the spec names is imported or run.
 
-    Of a spec that comes from a file, models and data whose files are missing are warnings.
+    Of a spec that comes from a file, models and data whose files are missing are warnings, and so is the lack of rows
+    for a member that it loads and trains.
 
     Args:
         spec: text or path.
@@ -101,7 +102,7 @@ def check(spec: SpecLike, *, graph: str | None = None) -> list[Diagnostic]:
     except SpecError as error:
         return list(error.diagnostics)
     found += [warning for plan in planned for warning in plan.warnings if warning not in found]
-    return found if source.text is spec else [*found, *_missing_files(planned, source)]
+    return found if source.text is spec else [*found, *missing(planned, source)]
 
 
 def plan(spec: SpecLike, *, graph: str | None = None, topology: DeviceTopology | None = None) -> Plan:
@@ -220,11 +221,15 @@ def _plan_declared(composition: ir.Composition, source: SourceText, topology: De
     return planner.plan(composition, topology or planner.topology_for(composition), catalog, source)
 
 
-def _missing_files(plans: list[Plan], source: SourceText) -> tuple[Diagnostic, ...]:
-    """A warning for each file that a spec names and that is not there; they may be made before it runs."""
+def missing(plans: Iterable[Plan], source: SourceText) -> tuple[Diagnostic, ...]:
+    """A warning for each file that a spec names and that is not there, and for members to be trained without rows.
+
+    Files may be made before it runs, and rows passed from Python.
+    """
     faults = Faults(source)
     for each in plans:
         report_missing_files(each.composition, source.folder, faults, severity="warning")
+        report_missing_data(each.composition, faults)
     return faults.warnings
 
 

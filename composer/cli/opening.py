@@ -35,7 +35,6 @@ def open_joint(
     start_tensorflow(terminal)
     with working(terminal, "loading models"):
         joint = pipeline.compile(source, graph=graph, allow_python=allow_python)
-    terminal.diagnostics(joint.plan.warnings)
     return joint, None
 
 

@@ -11,6 +11,7 @@ from typing import Literal, TextIO
 
 from composer.cli.options import Settings
 from composer.diagnostics import Diagnostic, render_text
+from composer.errors import ComposerWarning
 
 _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;34m"}
 _RESET = "\x1b[0m"
@@ -81,8 +82,8 @@ class Terminal:
 
 @contextmanager
 def shown_warnings(terminal: Terminal) -> Iterator[None]:
-    """Shows warnings as `warning: ...`, each text once, instead of the line of code they came from."""
-    shown: set[str] = set()
+    """Shows warnings as `warning: ...`, or with their places, each once, instead of the line of code they came from."""
+    shown: set[object] = set()
 
     def show(
         message: Warning | str,
@@ -92,6 +93,11 @@ def shown_warnings(terminal: Terminal) -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
+        if isinstance(message, ComposerWarning) and message.diagnostics:
+            new = [each for each in message.diagnostics if (each.code, each.message) not in shown]
+            shown.update((each.code, each.message) for each in new)
+            terminal.diagnostics(new)
+            return
         text = " ".join(str(message).split())
         if text not in shown:
             shown.add(text)

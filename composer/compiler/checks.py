@@ -25,7 +25,7 @@ def check_signature(member: Member, num_replicas: int, signature: ModelSignature
         _check_state(member, signature, asked, faults)
     if split:
         _check_split(member, signature, split, faults)
-    if not signature.trainable and member.train != _UNTRAINED:
+    if not signature.trainable and is_trained(member):
         faults.error(
             "MG305",
             f"`{member.name}` has training settings, but model `{member.model}` can only predict",
@@ -36,6 +36,29 @@ def check_signature(member: Member, num_replicas: int, signature: ModelSignature
 
 
 _UNTRAINED = TrainSettings()
+
+
+def is_trained(member: Member) -> bool:
+    """Whether a spec says how a member is trained."""
+    return member.train != _UNTRAINED
+
+
+def train_together(one: Member, other: Member, signature: ModelSignature | None) -> bool:
+    """Whether a spec trains two members that are one model.
+
+    Args:
+        one, other: the members.
+        signature: what is known of the model of the first.
+    """
+    fixed = signature is not None and signature.trainable_parameters == 0
+    shared = one.model == other.model and one.copy_index is None and other.copy_index is None
+    return shared and not fixed and is_trained(one) and is_trained(other)
+
+
+def weights_of_its_own(member: Member) -> str:
+    """How a member that shares a model with another gets weights of its own and keeps its name."""
+    name = member.name
+    return f"give `{name}` a model of its own: a second statement `model {name} = ...`, and `{name}` in the composition"
 
 
 def _check_fixed_batch(member: Member, fixed: int, asked: str, faults: Faults) -> None:

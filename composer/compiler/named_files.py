@@ -1,4 +1,4 @@
-"""The files that a composition names: which of them are not there. Nothing is opened."""
+"""The files that a composition names, and what of them is not there. Nothing is opened."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from composer.compiler import ir
+from composer.compiler.checks import is_trained
 from composer.compiler.faults import Faults
 from composer.diagnostics import Severity, near_files, quoted_list
 from composer.language import nodes
@@ -30,6 +31,28 @@ def report_missing_files(
     for what, path, span in _data_files(composition) if data else ():
         if not (folder / path).exists():
             _report("MG502", what, path, span, folder, faults, severity)
+
+
+def report_missing_data(composition: ir.Composition, faults: Faults) -> None:
+    """Warns of each branch that the spec loads and trains, but names no rows for (MG501)."""
+    loaded = {name for name, source in composition.models if source is not None}
+    for branch, members in branches_without_data(composition).items():
+        if members[0].model in loaded and is_trained(members[0]):
+            faults.warning(
+                "MG501",
+                f"no data for `{branch}`, and `fit` trains all members",
+                members[0].span,
+                help=(f'add to the spec: data {branch} = "{branch}.npz"',),
+            )
+
+
+def branches_without_data(composition: ir.Composition) -> dict[str, list[ir.Member]]:
+    """The members that have no rows, by branch."""
+    missing: dict[str, list[ir.Member]] = {}
+    for member in composition.members:
+        if member.data is None:
+            missing.setdefault(member.branch, []).append(member)
+    return missing
 
 
 def named_files(composition: ir.Composition) -> Iterator[tuple[str, str, Span | None]]:

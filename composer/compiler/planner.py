@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from composer.catalog import ModelCatalog, ModelSignature
 from composer.compiler import ir
-from composer.compiler.checks import check_signature
+from composer.compiler.checks import check_signature, train_together, weights_of_its_own
 from composer.compiler.estimates import device_loads, replica_cost
 from composer.compiler.faults import Faults
 from composer.compiler.ir import Device, Member
@@ -59,7 +59,7 @@ def plan(
     for member, count, signature in zip(composition.members, counts, signatures, strict=True):
         if signature is not None:
             check_signature(member, count, signature, faults)
-    _check_shared_weights(composition, faults)
+    _check_shared_weights(composition, signatures, faults)
     faults.raise_errors()
     costs = [replica_cost(*item) for item in zip(composition.members, counts, signatures, strict=True)]
     placed, notes = place(composition.members, costs, devices)
@@ -122,11 +122,23 @@ def _report_absent_pins(composition: ir.Composition, topology: DeviceTopology, a
             report_absent(f"`at={pin}` of `{member.branch}`", pin, topology, member.span, absent)
 
 
-def _check_shared_weights(composition: ir.Composition, faults: Faults) -> None:
-    """Members that share weights step by one optimizer."""
+def _check_shared_weights(composition: ir.Composition, signatures: list[ModelSignature | None], faults: Faults) -> None:
+    """Members that share weights step by one optimizer, and neither trains as it would alone."""
     first: dict[str, Member] = {}
-    for member in composition.members:
-        if member.copy_index is not None or member.train.optimizer is None:
+    leaders: dict[str, Member] = {}
+    for member, signature in zip(composition.members, signatures, strict=True):
+        if member.copy_index is not None:
+            continue
+        leader = leaders.setdefault(member.model, member)
+        if leader is not member and train_together(leader, member, signature):
+            faults.warning(
+                "MG321",
+                f"`{leader.name}` and `{member.name}` are one model: neither trains as it would alone",
+                member.span,
+                label=f"shares the weights of `{leader.name}`",
+                help=(f"to train each as if it were alone, {weights_of_its_own(member)}",),
+            )
+        if member.train.optimizer is None:
             continue
         other = first.setdefault(member.model, member)
         if other.train.optimizer != member.train.optimizer:
@@ -135,9 +147,7 @@ def _check_shared_weights(composition: ir.Composition, faults: Faults) -> None:
                 f"`{other.name}` and `{member.name}` share the weights of model `{member.model}`, but not an optimizer",
                 member.span,
                 label=f"`{other.name}` has another optimizer",
-                help=(
-                    f"give both the same, or write `{member.model} copies=2` for two members with weights of their own",
-                ),
+                help=(f"give both the same, or {weights_of_its_own(member)}",),
             )
 
 

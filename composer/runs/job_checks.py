@@ -23,8 +23,12 @@ from composer.runtime.sharing import check_shared
 from composer.source import SourceText
 
 
-def check_trainable(members: Mapping[str, Member]) -> None:
+def check_trainable(members: Mapping[str, Member], source: SourceText) -> None:
     """Refuse members that lack an optimizer or a loss, or cannot be trained as they are.
+
+    Args:
+        members: by name.
+        source: the spec.
 
     Raises:
         GraphError: it names the member and what to add to the spec.
@@ -32,7 +36,7 @@ def check_trainable(members: Mapping[str, Member]) -> None:
     for member in members.values():
         _check_settings(member)
     check_compiled(members)
-    check_shared(members)
+    check_shared(members, source)
 
 
 def _check_settings(member: Member) -> None:

@@ -97,7 +97,7 @@ def prepare_fit(source: SourceText, options: FitOptions = FitOptions()) -> FitJo
         tree = with_seed(tree, options.seed)
     joint = build_joint(tree, source, {}, graph=options.graph, allow_python=options.allow_python)
     check_has_data(joint.plan, source)
-    check_trainable(joint.members)
+    check_trainable(joint.members, source)
     rows = training_rows(joint, source, allow_python=options.allow_python)
     job = FitJob(source, options, joint, rows)
     check_arguments(joint.members, joint_arguments(job), source)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from composer.compiler import ir
 from composer.compiler.faults import Faults
-from composer.compiler.named_files import report_missing_files
+from composer.compiler.named_files import branches_without_data, report_missing_files
 from composer.compiler.plan import Plan
 from composer.diagnostics import near_files, quoted_list, render_text
 from composer.errors import DataError, GraphError
@@ -34,12 +33,8 @@ def check_has_data(plan: Plan, source: SourceText) -> None:
     Raises:
         DataError: with a diagnostic for each branch, which names the statement to add.
     """
-    missing: dict[str, list[ir.Member]] = {}
-    for placed in plan.members:
-        if placed.member.data is None:
-            missing.setdefault(placed.member.branch, []).append(placed.member)
     faults = Faults(source)
-    for branch, members in missing.items():
+    for branch, members in branches_without_data(plan.composition).items():
         names = [member.name for member in members]
         faults.error(
             "MG501",

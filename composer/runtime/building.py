@@ -54,7 +54,7 @@ def build_joint(
     topology = devices.topology()
     plan = plan_composition(composition, topology, signatures(models), source)
     for warning in (*composition.warnings, *plan.warnings):
-        warnings.warn(render_text([warning]), ComposerWarning, stacklevel=3)
+        warnings.warn(ComposerWarning(render_text([warning]), (warning,)), stacklevel=3)
     declared = dict(composition.models)
     members: dict[str, keras.Model] = {}
     for placed in plan.members:

@@ -8,15 +8,19 @@ from typing import Any
 
 import keras
 
+from composer.compiler.checks import train_together
 from composer.diagnostics import Diagnostic, render_text
 from composer.engine.sharing import sharing_groups
 from composer.errors import ComposerWarning, GraphError
 from composer.graph.private import flatten_layers, random_states
 from composer.graph.views import OWN_STEPS, ModelView, overrides
 from composer.runtime.members import Member
+from composer.source import SourceText
 
 WITH_STATISTICS = (keras.layers.BatchNormalization, keras.layers.SpectralNormalization)
 """Layers with variables that training changes without a gradient."""
+
+_OWN_WEIGHTS = "give each a model of its own: a second `model` statement, or a second model that is passed"
 
 
 def member_trainers(models: Mapping[str, keras.Model]) -> dict[str, keras.Model]:
@@ -39,14 +43,18 @@ def groups_of(members: Mapping[str, Member]) -> list[tuple[Member, ...]]:
     return [tuple(members[unit.name] for unit in group) for group in groups]
 
 
-def check_shared(members: Mapping[str, Member]) -> None:
+def check_shared(members: Mapping[str, Member], source: SourceText | None = None) -> None:
     """See that members that share weights can be trained together, and say that they are no longer alone.
+
+    Args:
+        members: by name.
+        source: the spec, for the places of warnings.
 
     Raises:
         GraphError: for members whose one model has steps of its own, or that were not compiled with one optimizer.
 
     Warns:
-        ComposerWarning: MG321, for members that share what training changes.
+        ComposerWarning: MG321, for members that share what training changes, unless the plan has told it.
     """
     for group in groups_of(members):
         for member in group:
@@ -57,13 +65,18 @@ def check_shared(members: Mapping[str, Member]) -> None:
                     'and one optimizer takes the step: give both one, as `joint.compile(optimizer="adam", ...)` does'
                 )
     for first, second, what in _shared_state(members):
+        one, other = first.plan.member, second.plan.member
+        if first.model is second.model and train_together(one, other, first.plan.signature):
+            continue
         warning = Diagnostic(
             "MG321",
             f"`{first.name}` and `{second.name}` {what}: neither trains as it would alone",
-            help=("to train each as if it were alone, give each weights of its own: `copies=2`",),
+            other.span if source is not None else None,
+            source,
+            help=(f"to train each as if it were alone, {_OWN_WEIGHTS}",),
             severity="warning",
         )
-        warnings.warn(render_text([warning]), ComposerWarning, stacklevel=3)
+        warnings.warn(ComposerWarning(render_text([warning]), (warning,)), stacklevel=3)
 
 
 def _check_steps(member: Member, other: Member) -> None:
@@ -71,8 +84,8 @@ def _check_steps(member: Member, other: Member) -> None:
     if own:
         raise GraphError(
             f"`{member.name}` shares weights with `{other.name}`, but {type(member.model).__name__} has a `{own[0]}` "
-            "of its own, and members that share weights are stepped by one optimizer outside it. Give each weights of "
-            "its own: `copies=2`"
+            "of its own, and members that share weights are stepped by one optimizer outside it. To train both, "
+            f"{_OWN_WEIGHTS}"
         )
 
 
@@ -117,7 +130,7 @@ def one_optimizer(group: Sequence[Member], given: Mapping[str, Any]) -> keras.op
         if not _agree(value, named[0][1]):
             raise GraphError(
                 f"`{named[0][0]}` and `{name}` share weights and must agree on the optimizer: their gradients add, and "
-                "one optimizer takes the step. Give both the same, or each weights of its own: `copies=2`"
+                f"one optimizer takes the step. Give both the same, or {_OWN_WEIGHTS}"
             )
     return keras.optimizers.get(named[0][1]) if named else None
 

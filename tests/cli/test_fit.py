@@ -128,6 +128,24 @@ def test_seed_decides_the_order_and_the_copies(run: Run, shop: Path) -> None:
     assert seeds["first"] == seeds["again"] != seeds["other"]
 
 
+def test_warnings_are_printed_as_every_other_diagnostic(run: Run, shop: Path) -> None:
+    data = 'data day = "a.npz" data night = "a.npz"'
+    spec = f'model a = "a.keras"\n{data}\ntrain * optimizer=sgd loss=mse\nparallel(a as day, a as night)\n'
+    Path("twice.mgpu").write_text(spec)
+    told = """\
+warning[MG321]: `day` and `night` are one model: neither trains as it would alone
+ --> twice.mgpu:4:20
+  |
+4 | parallel(a as day, a as night)
+  |                    ^^^^^^^^^^ shares the weights of `day`
+  = help: to train each as if it were alone, give `night` a model of its own: a second statement \
+`model night = ...`, and `night` in the composition
+"""
+    for arguments in (("check",), ("plan",), ("fit", "-o", "run", "-q")):
+        ended = run(*arguments, "twice.mgpu")
+        assert (ended.code, ended.err) == (0, told)
+
+
 def test_copies_are_saved_each(run: Run, shop: Path) -> None:
     Path("copies.mgpu").write_text(
         'model a = "a.keras"\ndata a = "a.npz"\n'

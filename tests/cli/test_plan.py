@@ -50,6 +50,16 @@ def test_json_fits_the_schema(run: Run, spec: str) -> None:
     assert document["topology"] == {"cpus": 1, "gpus": 2, "simulated": False}
 
 
+def test_what_is_missing_is_told(run: Run, spec: str) -> None:
+    Path(spec).write_text('model a = "no.keras"\ntrain a optimizer=sgd loss=mse\nparallel(a, a as b)\n')
+    ended = run("plan", spec)
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "plan: 2 members on cpu:0")
+    told = ended.err.split("\n\n")
+    assert told[0].startswith("warning[MG403]: the file of model `a` is missing: no.keras\n --> spec.mgpu:1:11\n")
+    assert told[1].startswith("warning[MG501]: no data for `a`, and `fit` trains all members\n --> spec.mgpu:3:10\n")
+    assert run("check", spec).err.split("\n\n") == told
+
+
 @pytest.mark.parametrize("arguments", [("--simulate", "3", "plan"), ("plan", "--simulate", "3")], ids=" ".join)
 def test_simulated_devices_before_and_behind_the_verb(run: Run, spec: str, arguments: tuple[str, ...]) -> None:
     document = json.loads(run(*arguments, spec, "--json").out)

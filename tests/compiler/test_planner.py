@@ -328,6 +328,20 @@ def test_members_that_share_weights_agree_on_the_optimizer() -> None:
     planned(text.format("m", "sgd"))
 
 
+def test_members_that_are_trained_on_one_model_are_warned_of() -> None:
+    text = "train {} optimizer=adam loss=mse\nparallel(m as day, m as night, m copies=2)"
+    (warning,) = planned(text.format("*")).warnings
+    assert (warning.code, warning.severity) == ("MG321", "warning")
+    assert warning.message == "`day` and `night` are one model: neither trains as it would alone"
+    assert warning.help == (
+        "to train each as if it were alone, give `night` a model of its own: a second statement `model night = ...`, "
+        "and `night` in the composition",
+    )
+    assert planned(text.format("day")).warnings == ()
+    assert planned("parallel(m as day, m as night)").warnings == ()
+    assert planned(text.format("*"), {"m": signature(trainable_parameters=0)}).warnings == ()
+
+
 def test_faults_of_a_plan_come_together() -> None:
     catalog = {"a": signature(fixed_batch=4), "b": signature(row_losses=("r",))}
     assert refusal("parallel(a x2, b x2) on cpus=2 merge=gpu", catalog, "MG301") == ["MG301", "MG303", "MG307"]

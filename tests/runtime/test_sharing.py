@@ -164,11 +164,12 @@ def test_each_has_its_own_metrics_evaluation_and_stop() -> None:
 
 def test_settings_by_member_leave_the_model_compiled_as_the_first() -> None:
     m = net()
-    joint = composer.compile(
-        "train day optimizer=adam(learning_rate=0.5) loss=mse metrics=[mae]\ntrain night loss=mae\n"
-        "parallel(m as day, m as night)",
-        m=m,
-    )
+    with pytest.warns(composer.ComposerWarning, match="MG321"):
+        joint = composer.compile(
+            "train day optimizer=adam(learning_rate=0.5) loss=mse metrics=[mae]\ntrain night loss=mae\n"
+            "parallel(m as day, m as night)",
+            m=m,
+        )
     assert (m.loss, float(m.optimizer.learning_rate)) == ("mse", 0.5)
     day, night = rows(4), rows(6, seed=1)
     got = joint.evaluate({"day": day, "night": night}, verbose=0)
@@ -177,6 +178,13 @@ def test_settings_by_member_leave_the_model_compiled_as_the_first() -> None:
     m.compile("sgd", "mse", metrics=["mae"])  # by hand: both follow
     got = joint.evaluate({"night": night}, verbose=0)
     assert got["night"] == pytest.approx(m.evaluate(*night, return_dict=True, verbose=0), rel=1e-5)
+
+
+def test_what_the_plan_has_warned_of_is_not_warned_of_again(recwarn: pytest.WarningsRecorder) -> None:
+    joint = composer.compile("train * optimizer=sgd loss=mse\nparallel(m as day, m as night)", m=net())
+    joint.fit({"day": rows(4), "night": rows(4)}, verbose=0)
+    told = [each.message for each in recwarn if isinstance(each.message, composer.ComposerWarning)]
+    assert [[each.code for each in message.diagnostics] for message in told] == [["MG321"]]
 
 
 def test_one_optimizer_is_asked_for() -> None:

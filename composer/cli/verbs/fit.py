@@ -114,7 +114,6 @@ def command(
     options = FitOptions(graph, allow_python, epochs, batch, seed)
     with working(terminal, "loading models and data"), redirect_stdout(sys.stderr):
         job = prepare_fit(source, options)
-    terminal.diagnostics(job.joint.plan.warnings)
     with stop_requests(terminal) as request:
         how = {"force": force, "resume": resume is not None, "checkpoint_every": checkpoint_every}
         result, seconds = _train(terminal, job, out, request, quiet=quiet, spec_path=spec_path, **how)

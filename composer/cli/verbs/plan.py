@@ -11,7 +11,7 @@ from composer.cli.specs import read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.terminal import Terminal
 from composer.compiler.plan import DeviceTopology
-from composer.pipeline import plan
+from composer.pipeline import missing, plan
 
 _EXAMPLES = """\b
 Examples:
@@ -37,6 +37,7 @@ def command(terminal: Terminal, spec: Path, graph: str | None, as_json: bool, ma
     """
     source = read_source(spec)
     made = plan(source, graph=graph, topology=_topology(terminal, machine))
+    terminal.diagnostics([*made.composition.warnings, *made.warnings, *missing([made], source)])
     terminal.result(made.to_json() if as_json else made.to_text())
     return 0
 

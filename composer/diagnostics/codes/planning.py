@@ -53,7 +53,7 @@ CODES: tuple[Code, ...] = (
         example=(
             "train day optimizer=adam loss=mse\ntrain night optimizer=sgd loss=mse\nparallel(m as day, m as night)"
         ),
-        mend="Give both the same optimizer, or write `copies=2` for weights of their own.",
+        mend="Give both the same optimizer, or each a `model` statement of its own.",
     ),
     Code(
         code="MG307",
@@ -84,6 +84,6 @@ CODES: tuple[Code, ...] = (
             "has its own rows, loss, metrics and callbacks; a callback that sets weights sets those of both."
         ),
         example="train day optimizer=adam loss=mse\ntrain night loss=mse\nparallel(m as day, m as night)",
-        mend="If that is not meant, write `m copies=2` for two members with weights of their own.",
+        mend="If that is not meant, give each a `model` statement of its own.",
     ),
 )
