@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def located(folder: Path, written: str) -> Path:
+    """The file that a spec in a folder names, without the detours of `sp/../x`.
+
+    Behind a link to a folder `..` leads elsewhere than it seems; such a path stays as it is.
+    """
+    path = folder / written
+    direct = Path(os.path.normpath(path))
+    return direct if direct.resolve() == path.resolve() else path
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -137,6 +137,12 @@ def shown_metrics(states: Mapping[str, MemberState], most: int) -> list[str]:
     others = dict.fromkeys(in_turn)  # in turn, so that no member's metrics push all of another's out
     paired = [name for metric in others for name in (metric, f"val_{metric}") if name in found]
     return [*losses, *paired][:most]
+
+
+def more_metrics(states: Mapping[str, MemberState], shown: Collection[str]) -> str:
+    """What stands behind some metrics that are not all: `and 3 more in history.csv`; nothing behind all."""
+    rest = {metric for state in states.values() for metric in state.logs}.difference(shown)
+    return f"and {len(rest)} more in history.csv" if rest else ""
 
 
 def shown_number(value: float | None) -> str:

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from composer.cli.fit_state import FitState, MemberState, shown_metrics, shown_number, shown_time
+from composer.cli.fit_state import FitState, MemberState, more_metrics, shown_metrics, shown_number, shown_time
 from composer.cli.interrupts import NOTICE
 
 REFRESHES = 5  # a second
@@ -62,6 +62,8 @@ def table_of(state: FitState, console: Console, stopping: bool = False) -> Rende
     hidden = len(state.members) - len(names)
     if hidden:
         lines.append(Text(f"and {hidden} more", style="dim"))
+    if more := more_metrics(state.members, metrics):
+        lines.append(Text(more, style="dim"))
     if stopping:
         lines.append(Text(NOTICE, style="yellow"))
     return Group(*lines)

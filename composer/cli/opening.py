@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from composer import pipeline
-from composer.cli.specs import read_source
+from composer.cli.specs import STDIN, read_source
 from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
+from composer.diagnostics import near_files, quoted_list
+from composer.errors import ComposerError
+from composer.pipeline import SPEC_SUFFIX
 from composer.runs.requirements import check_has_files, check_has_models
 from composer.runs.run_files import check_is_run
 
@@ -28,6 +31,12 @@ def open_joint(
     """
     if path.is_dir():
         return _open_run(terminal, path, graph, allow_python)
+    if path not in (STDIN, path.with_suffix(SPEC_SUFFIX)) and not path.exists():
+        near = near_files(path)
+        raise ComposerError(
+            f"{path} does not exist. Expected the folder of a run, or a spec, a `{SPEC_SUFFIX}` file"
+            + (f". Did you mean {quoted_list(near)}?" if near else "")
+        )
     source = read_source(path)
     plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
     check_has_models(plan)
@@ -41,7 +50,6 @@ def open_joint(
 def _open_run(terminal: Terminal, path: Path, graph: str | None, allow_python: bool) -> tuple[ComposedModel, Run]:
     check_is_run(path)
     start_tensorflow(terminal)
-    from composer.errors import ComposerError
     from composer.runs.reopening import open_run
     from composer.runs.run_folder import read_run
 

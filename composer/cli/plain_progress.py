@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from composer.cli.fit_state import FitState, shown_metrics, shown_number
+from composer.cli.fit_state import FitState, more_metrics, shown_metrics, shown_number
 
 MOST_LINES = 50
 MOST_MEMBERS = 8
@@ -44,4 +44,6 @@ class PlainProgress(FitState):
     def _told(self, name: str) -> str:
         state = self.members[name]
         metrics = shown_metrics({name: state}, MOST_METRICS)
-        return f"{name} " + ", ".join(f"{metric} {shown_number(state.logs[metric])}" for metric in metrics)
+        told = [f"{metric} {shown_number(state.logs[metric])}" for metric in metrics]
+        more = more_metrics({name: state}, metrics)
+        return f"{name} " + ", ".join([*told, *([more] if more else [])])

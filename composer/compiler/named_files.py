@@ -10,7 +10,7 @@ from composer.compiler.checks import is_trained
 from composer.compiler.faults import Faults
 from composer.diagnostics import Severity, near_files, quoted_list
 from composer.language import nodes
-from composer.source import Span
+from composer.source import Span, located
 
 
 def report_missing_files(
@@ -83,7 +83,7 @@ def _data_files(composition: ir.Composition) -> Iterator[tuple[str, str, Span | 
 def _report(
     code: str, what: str, written: str, span: Span | None, folder: Path, faults: Faults, severity: Severity
 ) -> None:
-    path = folder / written
+    path = located(folder, written)
     near = near_files(path)
     if near:
         help = f"did you mean {quoted_list(near)}?"

@@ -142,5 +142,6 @@ def _take(
     if not required and len(names) == 1:
         return None
     missing = [key for key in expected if key not in arrays]
+    code = "MG505" if kind == "y" and "y" not in arrays and not prefixed else "MG504"
     told = f"{path} lacks {listed(missing)}; it has {listed(arrays) or 'no arrays'}{near(missing[0], arrays)}"
-    raise RowFault("MG504", told)
+    raise RowFault(code, told)

@@ -22,6 +22,7 @@ from composer.errors import ComposerWarning, DataError
 from composer.graph.factories import FactoryFault, call_factory, default_seed
 from composer.graph.hints import near_files
 from composer.language import nodes
+from composer.source import located
 
 Arrays: TypeAlias = "np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]"
 
@@ -124,7 +125,7 @@ class _Loader:
             rows = self._from_factory(source)
             label = f"`{source.module}:{source.function}`"
         else:
-            path = self.folder / source.path
+            path = located(self.folder, source.path)
             rows = self._from_path(path, columns)
             label = str(path)
         if isinstance(rows.x, tf.data.Dataset):

@@ -17,6 +17,7 @@ from composer.graph.factories import FactoryFault, call_factory, default_seed, s
 from composer.graph.hints import near_files
 from composer.graph.saved_models import SavedModelFault, is_saved_model, is_servable_only, load_saved_model
 from composer.language import nodes
+from composer.source import located
 
 __all__ = ["is_servable_only", "load_model", "load_models"]
 
@@ -111,7 +112,7 @@ def load_model(
     seed = default_seed(name) if seed is None else seed
     if isinstance(source, nodes.FactorySource):
         return _from_factory(name, source, folder, seed, allow_python)
-    path = folder / source.path
+    path = located(folder, source.path)
     if not path.exists():
         raise GraphError(f"the file of the model `{name}` is missing: {path}{near_files(path)}")
     if path.suffix == ".keras" or path.suffix.lower() in H5_SUFFIXES:

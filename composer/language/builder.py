@@ -106,7 +106,9 @@ class NodeBuilder:
 
     def literal(self, children: _Children) -> nodes.Literal:
         (token,) = children
-        return nodes.Literal(_constant(token), _span(token))
+        value = _constant(token)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return nodes.Literal(value, _span(token), str(token) if is_number else "")
 
     def identifier(self, children: _Children) -> nodes.Identifier:
         (token,) = children

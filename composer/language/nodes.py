@@ -33,6 +33,7 @@ class Literal:
 
     value: int | float | str | bool | None
     span: Span = _span()
+    written: str = field(default="", repr=False)  # of a number, so that `0.003` is not printed as `3e-3`
 
     def __eq__(self, other: object) -> bool:  # 1, 1.0 and true are three different literals
         return isinstance(other, Literal) and type(self.value) is type(other.value) and self.value == other.value

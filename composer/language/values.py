@@ -12,7 +12,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def print_value(value: nodes.Value) -> str:
     """A value as a spec writes it."""
     if isinstance(value, nodes.Literal):
-        return print_literal(value.value)
+        return value.written or print_literal(value.value)
     if isinstance(value, nodes.Identifier):
         return value.name
     if isinstance(value, nodes.DeviceName):

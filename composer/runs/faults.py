@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,36 @@ def resumed_otherwise(path: Path, error: ResumeError) -> ResumeError:
         help=("put it back as it was, or train anew: `composer fit SPEC -o ANOTHER_RUN`",),
     )
     return ResumeError(render_text([told]), (told,), error.reason)
+
+
+def lost_members(
+    histories: Mapping[str, Mapping[str, Sequence[float]]], members: Mapping[str, Member], source: SourceText
+) -> list[Diagnostic]:
+    """A warning for each member whose loss is no finite number in its last epoch.
+
+    Args:
+        histories: by member.
+        members: by name.
+        source: the spec.
+    """
+    told = []
+    for name, history in histories.items():
+        losses = history.get("loss", ())
+        if losses and not math.isfinite(losses[-1]):
+            first = 1 + max((epoch for epoch, loss in enumerate(losses, 1) if math.isfinite(loss)), default=0)
+            told.append(
+                Diagnostic(
+                    "MG516",
+                    f"the loss of `{name}` is {losses[-1]} from epoch {first} on: what it has learnt is lost",
+                    members[name].plan.member.span,
+                    source,
+                    help=(
+                        "look for NaN or infinity in its rows, or train it with a lower learning rate or `clipnorm=`",
+                    ),
+                    severity="warning",
+                )
+            )
+    return told
 
 
 def raise_faults(faults: Mapping[str, MemberFault]) -> None:

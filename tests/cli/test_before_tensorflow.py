@@ -49,6 +49,28 @@ def told_without_tensorflow(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
+    "verb", [("predict", "runs", "--data", "a=a.npz"), ("compile", "runs")], ids=["predict", "compile"]
+)
+def test_what_is_neither_run_nor_spec_is_told(place: Path, verb: tuple[str, ...]) -> None:
+    (place / "run").mkdir()
+    assert told_without_tensorflow(*verb, "-o", "out") == (
+        "error: runs does not exist. Expected the folder of a run, or a spec, a `.mgpu` file. Did you mean `run`?\n"
+    )
+
+
+def test_paths_are_shown_without_detours(place: Path) -> None:
+    (place / "sp").mkdir()
+    (place / "sp" / "spec.mgpu").write_text(SPEC.replace('"a', '"../b'))
+    told = told_without_tensorflow("fit", "sp/spec.mgpu", "-o", "out")
+    assert "the file of model `a` is missing: b.keras\n" in told
+    assert "the data of `a` is missing: b.npz\n" in told
+    (place / "deep" / "er").mkdir(parents=True)
+    (place / "link").symlink_to(place / "deep" / "er")
+    (place / "link" / "spec.mgpu").write_text(SPEC.replace('"a', '"../b'))
+    assert "is missing: link/../b.npz\n" in told_without_tensorflow("fit", "link/spec.mgpu", "-o", "out")
+
+
+@pytest.mark.parametrize(
     ("arguments", "missing", "told"),
     [
         (FIT, "a.keras", "error[MG403]: the file of model `a` is missing: a.keras\n --> spec.mgpu:1:11"),

@@ -146,6 +146,35 @@ warning[MG321]: `day` and `night` are one model: neither trains as it would alon
         assert (ended.code, ended.err) == (0, told)
 
 
+def test_members_whose_loss_is_lost_are_named(run: Run, shop: Path) -> None:
+    text = Path("spec.mgpu").read_text().replace("sgd(learning_rate=0.05)", "sgd(learning_rate=1e30)")
+    Path("lost.mgpu").write_text(text)
+    ended = run("fit", "lost.mgpu", "-o", "run", "-q", "--epochs", "3")
+    assert ended.code == 0  # `b` has learnt something
+    assert ended.out.startswith("run: 2 members trained in ")
+    told = (
+        r"warning\[MG516\]: the loss of `a` is nan from epoch 1 on: what it has learnt is lost\n --> lost.mgpu:7:10\n"
+    )
+    assert re.match(told, ended.err)
+    assert "`b`" not in ended.err
+    Path("all.mgpu").write_text(re.sub("(?m)^.* b .*\n", "", text).replace("(a, b)", "(a)"))
+    ended = run("fit", "all.mgpu", "-o", "run", "-q", "--epochs", "3", "--force")
+    assert ended.code == 1
+    assert ended.err.startswith("warning[MG516]: the loss of `a` is ")
+    assert read_run(Path("run")).record.state == "finished"
+
+
+def test_metrics_that_are_not_shown_are_counted(run: Run, shop: Path) -> None:
+    metrics = "metrics=[mae, mse, mape, msle, cosine_similarity, poisson]"
+    Path("spec.mgpu").write_text(Path("spec.mgpu").read_text().replace("metrics=[mae]", metrics))
+    ended = run("fit", "spec.mgpu", "-o", "run")
+    first, *_ = ended.err.splitlines()
+    shown, _, more = first.partition("; ")[0].rpartition(", ")
+    assert (shown.count(","), more) == (5, "and 8 more in history.csv")  # 14 with those of the validation
+    assert ended.out.splitlines()[-1] == "  and 9 more in history.csv"
+    assert re.match(r"run: 2 members trained in \d+ s, after \d+ s of starting and loading\n", ended.out)
+
+
 def test_copies_are_saved_each(run: Run, shop: Path) -> None:
     Path("copies.mgpu").write_text(
         'model a = "a.keras"\ndata a = "a.npz"\n'
@@ -268,9 +297,10 @@ def test_gaps_in_targets_are_a_warning_that_is_told_once(run: Run, shop: Path) -
     arrays("gaps.npz", y=y)
     Path("spec.mgpu").write_text(A.replace("a.npz", "gaps.npz") + TRAIN + "parallel(a)\n")
     ended = run("fit", "spec.mgpu", "-o", "run", "-q")
-    assert ended.code == 0
+    assert ended.code == 1
     assert ended.err.startswith("warning: the targets of `a` hold NaN or infinity in 1 of 16 rows, first in row 3")
-    assert ended.err.count("\n") == 1
+    assert ended.err.splitlines()[1].startswith("warning[MG516]: the loss of `a` is nan")
+    assert ended.err.count("targets") == 1
     assert "composer/" not in ended.err
     assert math.isnan(read_run(Path("run")).histories["a"]["loss"][0])
 

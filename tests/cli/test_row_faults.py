@@ -42,6 +42,9 @@ CASES: dict[str, tuple[Callable[[], object], str, str, str, str, str]] = {
     "misspelt array": (
         lambda: np.savez("r.npz", xs=X, y=Y), 'data a = "r.npz"', TRAIN, "MG504", '"r.npz"', "r.npz lacks `x`; it has",
     ),
+    "no targets in an archive": (
+        lambda: np.savez("r.npz", x=X), 'data a = "r.npz"', TRAIN, "MG505", '"r.npz"', "r.npz lacks `y`; it has `x`",
+    ),
     "missing column": (
         text("u,v,w,t\n1,2,3,4\n"), 'data a = "r.csv" target=tt', TRAIN, "MG504", '"r.csv"', "did you mean `t`?",
     ),

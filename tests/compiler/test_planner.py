@@ -339,7 +339,7 @@ def test_members_that_are_trained_on_one_model_are_warned_of() -> None:
     )
     assert planned(text.format("day")).warnings == ()
     assert planned("parallel(m as day, m as night)").warnings == ()
-    assert planned(text.format("*"), {"m": signature(trainable_parameters=0)}).warnings == ()
+    assert planned(text.format("*"), {"m": signature(parameters=0)}).warnings == ()
 
 
 def test_faults_of_a_plan_come_together() -> None:

@@ -123,7 +123,7 @@ def test_long_train_takes_a_line_an_option() -> None:
     options = "optimizer=adam(learning_rate=0.001) loss=sparse_categorical_crossentropy metrics=[accuracy] batch=32"
     assert reprint(f"train digits {options}") == (
         "train digits\n"
-        "    optimizer=adam(learning_rate=1e-3)\n"
+        "    optimizer=adam(learning_rate=0.001)\n"
         "    loss=sparse_categorical_crossentropy\n"
         "    metrics=[accuracy]\n"
         "    batch=32\n"
@@ -164,6 +164,12 @@ def test_hash_in_a_string_is_no_comment() -> None:
 def test_float_is_short_and_exact(value: float, text: str) -> None:
     assert print_float(value) == text
     assert float(text) == value
+
+
+@pytest.mark.parametrize("number", ["0.003", "3e-3", "1e3", "1000.0", "0.10", "007", "-.5", "1E-4", "100000000"])
+def test_numbers_stay_as_they_are_written(number: str) -> None:
+    text = f"train a optimizer=adam(learning_rate={number})\n"
+    assert reprint(text) == text
 
 
 def test_number_without_spelling_is_refused() -> None:

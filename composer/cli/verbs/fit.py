@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from composer import pipeline
-from composer.cli.fit_state import FitState, MemberState, shown_metrics, shown_number, shown_time
+from composer.cli.endings import FAULT
+from composer.cli.fit_state import FitState, MemberState, more_metrics, shown_metrics, shown_number, shown_time
 from composer.cli.interrupts import StopRequest, stop_requests
 from composer.cli.options import allow_python_option, graph_option, out_option, path_argument, shared_options
 from composer.cli.plain_progress import PlainProgress
@@ -88,6 +90,7 @@ def command(
     Ctrl-C stops between two batches and keeps what is trained. A run that was cut off, by Ctrl-C or by anything
     else, is resumed with --resume and ends as if it had not been.
     """
+    began = time.monotonic()
     _check_usage(spec, out, resume, epochs, batch, seed, graph, force)
     before = None if resume is None else unfinished_run(resume)
     if before is not None:
@@ -109,19 +112,23 @@ def command(
         if not before.has_backup:
             terminal.label("note", f"{out} was cut off before its first backup: it begins anew")
     start_tensorflow(terminal)
+    from composer.runs.faults import lost_members
     from composer.runs.jobs import FitOptions, prepare_fit
 
     options = FitOptions(graph, allow_python, epochs, batch, seed)
     with working(terminal, "loading models and data"), redirect_stdout(sys.stderr):
         job = prepare_fit(source, options)
+    start = time.monotonic() - began
     with stop_requests(terminal) as request:
         how = {"force": force, "resume": resume is not None, "checkpoint_every": checkpoint_every}
         result, seconds = _train(terminal, job, out, request, quiet=quiet, spec_path=spec_path, **how)
     if result.interrupted:
         terminal.label("note", f"interrupted; {_kept(result)}")
         return request.exit_code
-    terminal.result(_summary(result, job, seconds))
-    return 0
+    terminal.result(_summary(result, seconds, start))
+    lost = lost_members(result.histories, job.joint.members, job.source)
+    terminal.diagnostics(lost)
+    return FAULT if len(lost) == len(result.histories) else 0
 
 
 def _check_usage(spec: Path | None, out: Path | None, resume: Path | None, *said: Any) -> None:
@@ -175,8 +182,8 @@ def _kept(result: FitResult) -> str:
     )
 
 
-def _summary(result: FitResult, job: FitJob, seconds: float) -> str:
-    """The last value of every member's losses and metrics."""
+def _summary(result: FitResult, seconds: float, start: float) -> str:
+    """How long it took, and the last value of every member's losses and metrics."""
     states = {}
     for name, history in result.histories.items():
         last = {metric: values[-1] for metric, values in history.items() if values}
@@ -187,7 +194,10 @@ def _summary(result: FitResult, job: FitJob, seconds: float) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     count = len(states)
     lines = [f"{result.folder}: {count} member{'s' if count != 1 else ''} trained in {shown_time(seconds)}"]
+    lines[0] += f", after {shown_time(start)} of starting and loading"
     for name, *cells in rows:
         aligned = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
         lines.append("  " + "  ".join(aligned).rstrip())
+    if more := more_metrics(states, metrics):
+        lines.append(f"  {more}")
     return "\n".join(lines)

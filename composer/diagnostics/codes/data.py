@@ -139,4 +139,15 @@ CODES: tuple[Code, ...] = (
         example="composer fit --resume runs/first    # after a row of its `data/wine.csv` was changed",
         mend="Put back what has changed, or train anew, into another folder.",
     ),
+    Code(
+        code="MG516",
+        slug="loss-not-finite",
+        summary="A member's loss has become NaN or infinite.",
+        why=(
+            "Its weights follow, and no later epoch mends them; the other members are not affected. `composer fit` "
+            "warns of each such member, and exits with 1 where it is all of them."
+        ),
+        example="train a optimizer=sgd(learning_rate=1e30) loss=mse",
+        mend="Look for NaN or infinity in its rows, or train it with a lower learning rate or `clipnorm=`.",
+    ),
 )
