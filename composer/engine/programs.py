@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import keras
@@ -21,6 +20,7 @@ from composer.engine.sharing import step_group
 from composer.engine.slices import Slices
 from composer.engine.units import Unit, member_scope
 from composer.errors import DataError
+from composer.graph.private import light_optimizing
 
 Logs = dict[str, Any]
 _Loop = tuple[tf.Tensor, tf.Tensor, tf.Tensor, dict[str, Any]]  # go on, taken, steps by member, last results
@@ -111,7 +111,9 @@ class JointProgram:
             if self.eager:
                 return self._one(slices, dict(batches))
             function = self._function(frozenset(slices), burst=most is not None)
-            return function(slices, _unwrapped(batches) if most is None else tf.constant(most))
+            last = _unwrapped(batches) if most is None else tf.constant(most)
+            with light_optimizing():
+                return function(slices, last)
 
     def _function(self, sliced: frozenset[str], *, burst: bool) -> Callable[..., Any]:
         """One trace for any number of rows."""
@@ -161,7 +163,10 @@ class JointProgram:
         ran, results = self._joint({**sliced, **batches})
         return tf.cast(ran, tf.int32), tf.cast(tf.reduce_any(ran), tf.int32), results
 
-    def _joint(self, batches: dict[str, tf.experimental.Optional]) -> tuple[tf.Tensor, dict[str, Any]]:
+    def _joint(
+        self, batches: dict[str, tf.experimental.Optional], last: Mapping[str, Any] | None = None
+    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        """One step of all. Of a member that takes none, what is told is what it told last, if that is given."""
         ran: dict[str, tf.Tensor] = {}
         results: dict[str, Any] = {}
         for member in self.members:
@@ -170,7 +175,7 @@ class JointProgram:
             active = batch.has_value()
             if name in self.running:
                 active = tf.logical_and(active, self.running[name])
-            results[name] = self._run(member, batch, active)
+            results[name] = self._run(member, batch, active, last)
             ran[name] = active
         for group in self._groups:
             gradients = {unit.name: results[unit.name].get("gradients", {}) for unit in group}
@@ -182,14 +187,10 @@ class JointProgram:
         nothing = {name: self._logs(name, self._results[name]) for name in self.names}
 
         def body(_: tf.Tensor, taken: tf.Tensor, counts: tf.Tensor, last: dict[str, Any]) -> _Loop:
-            ran, results = self._joint({name: each.at(taken) for name, each in slices.items()})
-            kept = {
-                name: keras.tree.map_structure(partial(_choose, ran[index]), results[name], last[name])
-                for index, name in enumerate(self.names)
-            }
+            ran, results = self._joint({name: each.at(taken) for name, each in slices.items()}, last)
             go = tf.reduce_any(ran)
             taken += tf.cast(go, tf.int32)
-            return tf.logical_and(go, taken < most), taken, counts + tf.cast(ran, tf.int32), kept
+            return tf.logical_and(go, taken < most), taken, counts + tf.cast(ran, tf.int32), results
 
         start = (tf.constant(True), tf.constant(0), tf.zeros(len(self.names), tf.int32))
         _, taken, counts, last = tf.while_loop(
@@ -204,15 +205,26 @@ class JointProgram:
         )
         return counts, taken, last
 
-    def _run(self, member: MemberStep, batch: tf.experimental.Optional, active: tf.Tensor) -> Any:
+    def _run(
+        self,
+        member: MemberStep,
+        batch: tf.experimental.Optional,
+        active: tf.Tensor,
+        last: Mapping[str, Any] | None,
+    ) -> Any:
         name = member.unit.name
         if self.eager:
             return member.step(batch.get_value()) if bool(active) else {}
-        return tf.cond(
-            active,
-            lambda: self._steps[name](batch.get_value()),
-            lambda: keras.tree.map_structure(_nothing, self._results[name]),
-        )
+
+        def skip() -> Any:
+            if last is None:
+                return keras.tree.map_structure(_nothing, self._results[name])
+            if name not in self._grouped:
+                return last[name]
+            nothing = keras.tree.map_structure(_nothing, self._results[name])
+            return {**nothing, "logs": last[name]}
+
+        return tf.cond(active, lambda: self._steps[name](batch.get_value()), skip)
 
 
 # Told that its arguments are optionals, a function would look into each of them at every call.
@@ -239,10 +251,6 @@ def operation_fault(error: tf.errors.OpError) -> str:
     text = re.sub(r"^Error in user-defined function passed to .*? with iterator: [\w:\[\]]+: ", "", text)
     text = re.sub(r"^\s*(\(\d+\)\s*)?([A-Z_]+:\s*)?", "", text)  # which of several, and the kind
     return " ".join(text.split())[:400].rstrip(".")
-
-
-def _choose(flag: tf.Tensor, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    return tf.cond(flag, lambda: one, lambda: other)
 
 
 def _nothing(like: Any) -> Any:

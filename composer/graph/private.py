@@ -1,4 +1,4 @@
-"""Every private name of Keras that composer needs, each because no public one does the work.
+"""Every private name of Keras and TensorFlow that composer needs, each because no public one does the work.
 
 `tests/graph/test_private.py` uses each of them as the code does, and so tells when a new version moves one.
 """
@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from types import GeneratorType
 from typing import Any
 
@@ -14,6 +17,9 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.eager import context as eager_context
 
 _CELL_RATES = ("dropout", "recurrent_dropout")
 
@@ -164,3 +170,36 @@ def take_rows(rows: Any, index: tf.Tensor) -> Any:
     if isinstance(rows, array_slicing.TensorflowSparseWrapper):
         return array_slicing.slice_tensorflow_sparse_wrapper(rows, index)
     return tf.gather(rows, index, axis=0)
+
+
+@contextmanager
+def light_optimizing() -> Iterator[None]:
+    """Let functions that this thread calls go without those passes of TensorFlow's graph optimizer that change no
+    result: on the first call of a large one they cost more than they ever bring.
+
+    The passes that may round otherwise stay on, so that a model computes as it does alone. They are options of each
+    call, so the functions must be called like this every time, or they are optimized anew; the settings of the process
+    are left alone, and what the user has set holds.
+    """
+    context = eager_context.context()
+    usual = context.function_call_options
+    light = context.function_call_options = _light_options(usual)
+    try:
+        yield
+    finally:
+        if context.function_call_options is light:  # else it was set in a callback
+            context.function_call_options = usual
+
+
+@lru_cache(maxsize=8)  # a change of the settings makes a new object
+def _light_options(usual: Any) -> Any:
+    config = ConfigProto.FromString(usual.config_proto_serialized)
+    rewriting = config.graph_options.rewrite_options
+    off = {"loop_optimization": RewriterConfig.OFF}
+    if not tf.config.list_logical_devices("GPU"):  # they lay out images for GPUs, and save memory of theirs
+        off.update(layout_optimizer=RewriterConfig.OFF, memory_optimization=RewriterConfig.NO_MEM_OPT)
+    for option, value in off.items():
+        if not getattr(rewriting, option):
+            setattr(rewriting, option, value)
+    rewriting.disable_tfg_optimizer = True
+    return eager_context.FunctionCallOptions(usual.executor_type, config)

@@ -1,4 +1,5 @@
-"""The private names of Keras that composer uses, used as the code does: a new Keras that moves one fails here."""
+"""The private names of Keras and TensorFlow that composer uses, used as the code does: a new version that moves one
+fails here."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.eager import context as eager_context
 
 from composer.graph import private
 from tests.helpers import net, rows
@@ -162,3 +166,34 @@ def test_sparse_matrices_become_sparse_tensors_in_the_order_of_their_rows() -> N
     np.testing.assert_array_equal(tf.sparse.to_dense(tensor), matrix.toarray())
     assert tensor.indices.numpy().tolist() == [[0, 1], [1, 1], [2, 0]]
     assert private.tensor_of(matrix.toarray()).shape == (3, 2)
+
+
+def _rewriting() -> RewriterConfig:
+    """What the graph optimizer is told of a function that is called now."""
+    options = eager_context.context().function_call_options
+    return ConfigProto.FromString(options.config_proto_serialized).graph_options.rewrite_options
+
+
+def test_light_optimizing_leaves_the_passes_that_round_and_the_settings_of_the_process() -> None:
+    """The names and numbers of a pass's switches are TensorFlow's own: a new one that renames them fails here."""
+    before, settings = _rewriting(), tf.config.optimizer.get_experimental_options()
+    with private.light_optimizing():
+        inside = _rewriting()
+        assert tf.config.optimizer.get_experimental_options() == settings
+    changed = {field.name for field, _ in inside.ListFields()} - {field.name for field, _ in before.ListFields()}
+    for_gpus = set() if tf.config.list_logical_devices("GPU") else {"layout_optimizer", "memory_optimization"}
+    assert changed == {"loop_optimization", "disable_tfg_optimizer"} | for_gpus
+    assert _rewriting() == before
+
+
+def test_light_optimizing_keeps_what_the_user_has_set() -> None:
+    tf.config.optimizer.set_experimental_options({"layout_optimizer": True, "remapping": False})
+    try:
+        with private.light_optimizing():
+            inside = _rewriting()
+            assert (inside.layout_optimizer, inside.remapping) == (RewriterConfig.ON, RewriterConfig.OFF)
+            tf.config.optimizer.set_experimental_options({"remapping": True})
+        assert _rewriting().remapping == RewriterConfig.ON
+    finally:
+        eager_context.context()._optimizer_experimental_options = {}
+        eager_context.context().function_call_options = None
