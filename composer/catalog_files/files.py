@@ -10,10 +10,12 @@ from typing import Any
 
 from composer.catalog import ModelSignature
 from composer.catalog_files.model_config import signature_of_config
+from composer.catalog_files.walk import is_model
 from composer.compiler import ir
 from composer.language import nodes
 
-_CONFIG = "config.json"
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_BYTES = 64 * 2**20  # far above any real config: a file that claims more is not read into memory
 
 
@@ -37,6 +39,39 @@ def signature_of_file(path: Path) -> ModelSignature | None:
         return ModelSignature((), (), trainable=False) if (path / "saved_model.pb").is_file() else None
     config = _read_config(path)
     return None if config is None else signature_of_config(config)
+
+
+def fault_of_file(path: Path) -> str | None:
+    """What is wrong with a model file as a file; None where nothing is, or for a folder.
+
+    Only what can be told without loading the model.
+    """
+    if path.is_dir():
+        return None
+    try:
+        if path.suffix == ".keras":
+            return _fault_of_archive(path)
+        with path.open("rb") as file:
+            return None if file.read(len(_HDF5)) == _HDF5 else "it is no HDF5 file"
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
+def _fault_of_archive(path: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            missing = {_CONFIG, _WEIGHTS}.difference(archive.namelist())
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
+        return "it is no archive, or was cut off"
+    return f"it lacks `{min(missing)}`" if missing else None
+
+
+def is_compiled(path: Path) -> bool | None:
+    """Whether a `.keras` file holds a model that was compiled; None where that is not told."""
+    config = _read_config(path)
+    if config is None or not is_model(config) or "compile_config" not in config:
+        return None
+    return bool(config["compile_config"])
 
 
 def catalog_of(named: nodes.Spec | ir.Composition, folder: Path) -> dict[str, ModelSignature | None]:

@@ -13,7 +13,7 @@ from composer.cli.terminal import Terminal
 from composer.diagnostics import near_files, quoted_list
 from composer.errors import ComposerError
 from composer.pipeline import SPEC_SUFFIX
-from composer.runs.requirements import check_has_files, check_has_models
+from composer.runs.requirements import check_has_files, check_has_models, check_models
 from composer.runs.run_files import check_is_run
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def open_joint(
     plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
     check_has_models(plan)
     check_has_files(plan, source, data=False)
+    check_models(plan, source, allow_python=allow_python)
     start_tensorflow(terminal)
     with working(terminal, "loading models"):
         joint = pipeline.compile(source, graph=graph, allow_python=allow_python)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from composer.catalog import ModelSignature
 from composer.compiler.faults import Faults
-from composer.compiler.ir import Member, TrainSettings
+from composer.compiler.ir import Map, Member, TrainSettings, Value
+from composer.diagnostics import did_you_mean
 
 
 def check_signature(member: Member, num_replicas: int, signature: ModelSignature, faults: Faults) -> None:
-    """Reports replicas, groups and training settings that a member's model cannot take (MG301-MG305, MG320).
+    """Reports replicas, groups and training settings that a member's model cannot take (MG217, MG301-MG305, MG320).
 
     Args:
         member: the member.
@@ -25,6 +26,7 @@ def check_signature(member: Member, num_replicas: int, signature: ModelSignature
         _check_state(member, signature, asked, faults)
     if split:
         _check_split(member, signature, split, faults)
+    _check_outputs(member, [tensor.name for tensor in signature.outputs], faults)
     if not signature.trainable and is_trained(member):
         faults.error(
             "MG305",
@@ -59,6 +61,41 @@ def weights_of_its_own(member: Member) -> str:
     """How a member that shares a model with another gets weights of its own and keeps its name."""
     name = member.name
     return f"give `{name}` a model of its own: a second statement `model {name} = ...`, and `{name}` in the composition"
+
+
+def _check_outputs(member: Member, outputs: list[str], faults: Faults) -> None:
+    spans = dict(member.train.spans)
+    for option, value in (("loss", member.train.loss), ("metrics", member.train.metrics)):
+        fault = outputs_fault(member.name, option, value, outputs)
+        if fault is not None:
+            message, label, help = fault
+            faults.error("MG217", message, spans.get(option, member.span), label=label, help=(help,))
+
+
+def outputs_fault(member: str, option: str, value: Value, outputs: list[str]) -> tuple[str, str, str] | None:
+    """What is wrong with the outputs that losses or metrics are given for: a message, a label and the mend.
+
+    Args:
+        member: its name.
+        option: `loss` or `metrics`.
+        value: what it is given.
+        outputs: the names of its model's outputs; empty where they are not known.
+    """
+    listed = ", ".join(f"`{name}`" for name in outputs)
+    if outputs and isinstance(value, Map):
+        for name, _ in value.items:
+            if name not in outputs:
+                told = f"`{option}` of `{member}` is given for the output `{name}`, which the model has not"
+                near = next(iter(did_you_mean(str(name), outputs)), "")
+                return f"{told}; its outputs are {listed}", "no such output", near
+    counts = option == "loss" or len(outputs) > 1
+    if outputs and isinstance(value, tuple) and len(value) != len(outputs) and counts:
+        return (
+            f"`{option}` of `{member}` is a list of {len(value)}, but the model has {len(outputs)} output(s): {listed}",
+            f"expected {len(outputs)}",
+            f"give one for each in that order, or a map by output name, as in `{option}={{{outputs[0]}: ...}}`",
+        )
+    return None
 
 
 def _check_fixed_batch(member: Member, fixed: int, asked: str, faults: Faults) -> None:

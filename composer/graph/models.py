@@ -11,13 +11,14 @@ from typing import Any
 import keras
 
 from composer.compiler.ir import Composition
+from composer.diagnostics import Diagnostic
 from composer.diagnostics.near import quoted_list
 from composer.errors import ComposerWarning, GraphError
 from composer.graph.factories import FactoryFault, call_factory, default_seed, seeded
 from composer.graph.hints import near_files
 from composer.graph.saved_models import SavedModelFault, is_saved_model, is_servable_only, load_saved_model
 from composer.language import nodes
-from composer.source import located
+from composer.source import SourceText, located
 
 __all__ = ["is_servable_only", "load_model", "load_models"]
 
@@ -34,6 +35,7 @@ def load_models(
     allow_python: bool = False,
     custom_objects: Mapping[str, Any] | None = None,
     safe_mode: bool = True,
+    source: SourceText | None = None,
 ) -> dict[str, keras.Model]:
     """Loads every model that the composition's members use and the spec gives a source for.
 
@@ -44,29 +46,28 @@ def load_models(
         composition: the composition; models that the caller passes in (source None) are left out.
         folder: where relative paths and modules are looked for: the spec's folder.
         allow_python, custom_objects, safe_mode: as in `load_model`.
+        source: the spec, for the place of a fault.
 
     Returns:
         Model name -> model.
 
     Raises:
-        GraphError: a model cannot be loaded; the message names it.
+        GraphError: a model cannot be loaded; the message names it, the diagnostic (MG403-MG405) has the place.
     """
     seeds: dict[str, int] = {}
     for member in sorted(composition.members, key=lambda member: member.copy_index is not None):
         seeds.setdefault(member.model, member.seed)
-    return {
-        name: load_model(
-            name,
-            source,
-            folder,
-            allow_python=allow_python,
-            custom_objects=custom_objects,
-            safe_mode=safe_mode,
-            seed=seeds[name],
-        )
-        for name, source in composition.models
-        if source is not None and name in seeds
-    }
+    how: dict[str, Any] = {"allow_python": allow_python, "custom_objects": custom_objects, "safe_mode": safe_mode}
+    models = {}
+    for name, named in composition.models:
+        if named is not None and name in seeds:
+            try:
+                models[name] = load_model(name, named, folder, seed=seeds[name], **how)
+            except GraphError as error:
+                code = "MG405" if isinstance(named, nodes.FactorySource) else "MG404"
+                fault = Diagnostic(code, str(error), named.span, source)
+                raise GraphError(str(error), (fault,)) from error
+    return models
 
 
 def load_model(

@@ -10,10 +10,13 @@ from typing import Any, cast
 import keras
 import numpy as np
 
+from composer.compiler.faults import Faults
 from composer.data_files.files import Rows
+from composer.diagnostics import render_text
 from composer.errors import ComposerWarning, DataError, GraphError
 from composer.graph.models import is_servable_only
 from composer.graph.views import overrides
+from composer.runs.requirements import report_not_compiled
 from composer.runs.row_faults import RowFaults
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
@@ -33,35 +36,33 @@ def check_trainable(members: Mapping[str, Member], source: SourceText) -> None:
     Raises:
         GraphError: it names the member and what to add to the spec.
     """
+    faults = Faults(source)
     for member in members.values():
-        _check_settings(member)
+        _check_settings(member, faults)
+    if errors := faults.errors:
+        raise GraphError(render_text(errors), errors)
     check_compiled(members)
     check_shared(members, source)
 
 
-def _check_settings(member: Member) -> None:
-    model, train, branch = member.trainer, member.plan.member.train, member.plan.member.branch
+def _check_settings(member: Member, faults: Faults) -> None:
+    model, train = member.trainer, member.plan.member.train
     if is_servable_only(member.model):
         raise GraphError(
             f"`{member.name}` comes from a SavedModel folder, which can predict and be exported, not trained. Give its "
             "`.keras` file, or leave it out of this composition"
         )
+    own_way = overrides(member.model, "train_step") or overrides(member.model, "compute_loss")
     if not getattr(model, "compiled", False):
-        raise GraphError(
-            f"`{member.name}` has neither optimizer nor loss: its model was not compiled, and no `train` statement "
-            f"says how to train it. Add to the spec:\n    train {branch} optimizer=adam loss=mse"
-        )
-    if (
+        report_not_compiled(member.plan.member, faults)
+    elif (
         train.optimizer is None
         and (train.loss is not None or train.metrics is not None)
         and _is_default(model.optimizer)
     ):
-        raise GraphError(
-            f"`{member.name}` has no optimizer. Add one to its `train` statement:\n    train {branch} optimizer=adam"
-        )
-    own_way = overrides(member.model, "train_step") or overrides(member.model, "compute_loss")
-    if model.loss is None and not model.losses and not own_way:
-        raise GraphError(f"`{member.name}` has no loss. Add one to its `train` statement:\n    train {branch} loss=mse")
+        report_not_compiled(member.plan.member, faults, "optimizer")
+    elif model.loss is None and not model.losses and not own_way:
+        report_not_compiled(member.plan.member, faults, "loss")
 
 
 def check_labels(member: Member, rows: Rows) -> None:

@@ -50,7 +50,7 @@ def build_joint(
     composition = resolve(tree, source, signatures(given), graph=graph)
     _check_given(composition, given, tree)
     loading: dict[str, Any] = {"allow_python": allow_python, "custom_objects": custom_objects}
-    models = {**given, **load_models(composition, source.folder, **loading)}
+    models = {**given, **load_models(composition, source.folder, source=source, **loading)}
     topology = devices.topology()
     plan = plan_composition(composition, topology, signatures(models), source)
     for warning in (*composition.warnings, *plan.warnings):

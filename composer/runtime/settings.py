@@ -9,10 +9,10 @@ from typing import Any
 
 import keras
 
+from composer.compiler.checks import outputs_fault
 from composer.compiler.ir import Call, Map, TrainSettings, Value
 from composer.compiler.keras_table import folded
 from composer.errors import ComposerError
-from composer.graph.hints import listed, near
 from composer.graph.private import compile_settings
 from composer.graph.signatures import output_structure, own_names
 
@@ -189,22 +189,10 @@ def snake_case(name: str) -> str:
 
 
 def _check_outputs(member: str, option: str, value: Value, model: keras.Model) -> None:
-    outputs = _output_names(model)
-    if not outputs:  # a subclassed model that has not been called
-        return
-    if isinstance(value, Map):
-        for name, _ in value.items:
-            if name not in outputs:
-                raise ComposerError(
-                    f"`{option}` of `{member}` is given for the output `{name}`, which the model has not; its outputs "
-                    f"are {listed(outputs)}{near(str(name), outputs)}"
-                )
-    elif isinstance(value, tuple) and len(value) != len(outputs) and (option == "loss" or len(outputs) > 1):
-        raise ComposerError(
-            f"`{option}` of `{member}` is a list of {len(value)}, but the model has {len(outputs)} output(s): "
-            f"{listed(outputs)}. Give one for each in that order, or a map by output "
-            f"name, as in `{option}={{{outputs[0]}: ...}}`"
-        )
+    fault = outputs_fault(member, option, value, _output_names(model))
+    if fault is not None:
+        message, _, help = fault
+        raise ComposerError(f"{message}. {help[:1].upper()}{help[1:]}" if help else message)
 
 
 def _output_names(model: keras.Model) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,12 +29,21 @@ REPORTING = (
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a spec and, empty, the files that it names: what is told here opens none of them."""
+    """A folder with a spec and, all but empty, the files that it names."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.mgpu").write_text(SPEC)
-    for name in ("a.keras", "a.npz", "a_val.npz"):
+    for name in ("a.npz", "a_val.npz"):
         (tmp_path / name).touch()
+    archive(tmp_path / "a.keras", {"compile_config": {"optimizer": "adam"}})
     return tmp_path
+
+
+def archive(path: Path, config: dict[str, object]) -> None:
+    """A `.keras` file, as far as it is looked at before a model is loaded."""
+    model = {"module": "keras", "class_name": "Sequential", "config": {"layers": []}}
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("config.json", json.dumps({**model, **config}))
+        file.writestr("model.weights.h5", b"")
 
 
 def told_without_tensorflow(*arguments: str) -> str:
@@ -85,6 +96,63 @@ def test_a_missing_file(place: Path, arguments: tuple[str, ...], missing: str, t
     (place / missing).unlink()
     assert told_without_tensorflow(*arguments).startswith(told)
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize("arguments", [FIT, PREDICT, COMPILE], ids=["fit", "predict", "compile"])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it is no archive, or was cut off"),
+        (b"PK\x03\x04 cut off", "it is no archive, or was cut off"),
+        (None, "it lacks `model.weights.h5`"),
+    ],
+)
+def test_a_damaged_model(place: Path, arguments: tuple[str, ...], content: bytes | None, told: str) -> None:
+    if content is None:
+        with zipfile.ZipFile(place / "a.keras", "w") as file:
+            file.writestr("config.json", "{}")
+    else:
+        (place / "a.keras").write_bytes(content)
+    assert told_without_tensorflow(*arguments) == (
+        f"error[MG404]: the file of the model `a` cannot be read: a.keras: {told}\n --> spec.mgpu:1:11\n  |\n"
+        '1 | model a = "a.keras"\n  |           ^^^^^^^^^\n  = help: save the model again\n'
+    )
+    assert not (place / "out").exists()
+
+
+def test_a_model_that_was_not_compiled(place: Path) -> None:
+    archive(place / "a.keras", {"compile_config": {}})
+    (place / "spec.mgpu").write_text(SPEC.replace("train a optimizer=sgd loss=mse\n", ""))
+    assert told_without_tensorflow(*FIT) == (
+        "error[MG308]: `a` has no optimizer and no loss: its model was not compiled with one, and no `train` statement "
+        "gives one\n --> spec.mgpu:3:10\n  |\n3 | parallel(a)\n  |          ^\n"
+        "  = help: add to the spec: train a optimizer=adam loss=mse\n"
+    )
+    (place / "spec.mgpu").write_text(SPEC.replace("optimizer=sgd ", ""))
+    assert "help: add to the spec: train a optimizer=adam\n" in told_without_tensorflow(*FIT)
+
+
+@pytest.mark.parametrize(
+    ("written", "factory", "arguments", "told"),
+    [
+        ('"a.keras"', "zoo:net()", FIT, "error[MG405]: the model `a` cannot be made: the source `zoo:net` runs Python"),
+        ('"a.keras"', "zoo:net()", COMPILE, "error[MG405]: the model `a` cannot be made"),
+        (
+            '"a.npz"',
+            "zoo:rows()",
+            FIT,
+            "error[MG513]: the data of `a` cannot be used: the source `zoo:rows` runs",
+        ),
+    ],
+)
+def test_a_factory_that_may_not_run(
+    place: Path, written: str, factory: str, arguments: tuple[str, ...], told: str
+) -> None:
+    (place / "spec.mgpu").write_text(SPEC.replace(written, factory))
+    shown = told_without_tensorflow(*arguments)
+    assert shown.startswith(told)
+    assert f"= {factory}" in shown
+    assert "= help: if you trust this spec, allow it with `--allow-python`\n" in shown
 
 
 @pytest.mark.parametrize(

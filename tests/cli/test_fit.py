@@ -246,9 +246,12 @@ REFUSED = {
         r'error\[MG501\]: no data for `a`(.|\n)*add to the spec: data a = "a.npz"',
     ),
     "unknown member": (A + 'data ab = "a.npz"\n' + TRAIN, r"`data ab` belongs to no member(.|\n)*did you mean `a`"),
-    "no train": (A, r"`a` has neither optimizer nor loss(.|\n)*    train a optimizer=adam loss=mse"),
-    "no loss": (A + "train a optimizer=adam\n", r"`a` has no loss(.|\n)*    train a loss=mse"),
-    "no optimizer": (A + "train a loss=mse\n", r"`a` has no optimizer(.|\n)*    train a optimizer=adam"),
+    "no train": (A, r"`a` has no optimizer and no loss: (.|\n)*help: add to the spec: train a optimizer=adam loss=mse"),
+    "no loss": (A + "train a optimizer=adam\n", r"`a` has no loss: (.|\n)*help: add to the spec: train a loss=mse"),
+    "no optimizer": (
+        A + "train a loss=mse\n",
+        r"`a` has no optimizer: (.|\n)*help: add to the spec: train a optimizer=adam",
+    ),
     "wrong input": (
         A.replace("a.npz", "narrow.npz") + TRAIN,
         r"`a` .*has the shape \(2,\), and the model takes \(3,\)",
@@ -266,7 +269,10 @@ REFUSED = {
         A.replace("a.npz", "labels.npz") + "train a optimizer=adam loss=sparse_categorical_crossentropy\n",
         r"targets of `a` hold the class 5, but its model tells 1 classes apart",
     ),
-    "factory": ('model a = zoo:net()\ndata a = "a.npz"\n' + TRAIN, r"`zoo:net` runs Python code, .* `--allow-python`"),
+    "factory": (
+        'model a = zoo:net()\ndata a = "a.npz"\n' + TRAIN,
+        r"`zoo:net` runs Python code, (.|\n)*`--allow-python`",
+    ),
     "devices": (A + TRAIN + "on", r"error\[MG401\]: `on gpus=64` asks for 64 GPUs(.|\n)*`--simulate 64`"),
 }
 

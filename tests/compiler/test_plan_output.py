@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
+from composer.catalog import TensorSignature
 from composer.compiler.schema import SCHEMA_URI, plan_schema, validate_plan
 from tests.compiler.specs import planned, signature
 
@@ -19,7 +21,8 @@ train net_0 optimizer=adam(learning_rate=cosine_decay(initial_learning_rate=1e-3
 train wine loss={up: mse, down: mae} metrics=[[accuracy], none] callbacks=[early_stopping(patience=3)] batch=8
 let fleet = parallel(net copies=2, wine x2 group=auto, wine as red at=gpu:1) on gpus=2 merge=gpu:1 weights=cpu
 """
-CATALOG = {"wine": signature(100, 1_234_567, 4096, coupled_layers=("bn",))}
+ENDS = tuple(TensorSignature(name, (None, 1), "float32") for name in ("up", "down"))
+CATALOG = {"wine": replace(signature(100, 1_234_567, 4096, coupled_layers=("bn",)), outputs=ENDS)}
 
 
 def test_text_and_json_are_the_same_each_time() -> None:

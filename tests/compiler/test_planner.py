@@ -328,6 +328,34 @@ def test_members_that_share_weights_agree_on_the_optimizer() -> None:
     planned(text.format("m", "sgd"))
 
 
+@pytest.mark.parametrize(
+    ("said", "told", "mend"),
+    [
+        (
+            "loss={z: mse}",
+            "for the output `z`, which the model has not; its outputs are `y`",
+            "did you mean `y`?",
+        ),
+        ("metrics={prize: mae}", "given for the output `prize`, which the model has not; its outputs are `y`", ""),
+        (
+            "loss=[mse, mae]",
+            "is a list of 2, but the model has 1 output(s): `y`",
+            "give one for each in that",
+        ),
+    ],
+)
+def test_losses_are_for_outputs_that_are_there(said: str, told: str, mend: str) -> None:
+    text = f"train m optimizer=adam {said}\nparallel(m)"
+    with pytest.raises(SpecError) as raised:
+        planned(text, {"m": signature()})
+    (fault,) = raised.value.diagnostics
+    assert (fault.code, told in fault.message) == ("MG217", True)
+    assert fault.span is not None
+    assert text[fault.span.start : fault.span.end] == said.partition("=")[2]
+    assert "".join(fault.help).startswith(mend)
+    planned(f"train m optimizer=adam {said}\nparallel(m)", {})  # of a model that is not known
+
+
 def test_members_that_are_trained_on_one_model_are_warned_of() -> None:
     text = "train {} optimizer=adam loss=mse\nparallel(m as day, m as night, m copies=2)"
     (warning,) = planned(text.format("*")).warnings

@@ -114,7 +114,7 @@ def test_losses_and_metrics_by_output() -> None:
     [
         (
             TrainSettings(loss=Map((("prize", loss("mse")),))),
-            r"`loss` of `wine` is given for the output `prize`, .* are `price`, `kind`; did you mean `price`\?",
+            r"`loss` of `wine` is given for the output `prize`, .* are `price`, `kind`\. Did you mean `price`\?",
         ),
         (TrainSettings(loss=(loss("mse"),)), r"`loss` of `wine` is a list of 1, but the model has 2 output\(s\)"),
         (

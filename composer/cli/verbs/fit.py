@@ -22,7 +22,14 @@ from composer.cli.start import start_tensorflow
 from composer.cli.status import working
 from composer.cli.terminal import Terminal
 from composer.runs.file_hashes import check_unchanged
-from composer.runs.requirements import check_has_data, check_has_files, check_has_models
+from composer.runs.requirements import (
+    check_data_factories,
+    check_has_data,
+    check_has_files,
+    check_has_models,
+    check_has_optimizers,
+    check_models,
+)
 from composer.runs.run_files import check_run_place, unfinished_run
 
 if TYPE_CHECKING:
@@ -103,8 +110,10 @@ def command(
     assert out is not None
     plan = pipeline.plan(source, graph=graph)  # what the text alone tells is told before TensorFlow starts
     check_has_models(plan)
-    check_has_data(plan, source)
-    check_has_files(plan, source)
+    for check in (check_has_data, check_has_files, check_has_optimizers):
+        check(plan, source)
+    for check_sources in (check_models, check_data_factories):
+        check_sources(plan, source, allow_python=allow_python)
     if before is None:
         check_run_place(out, force=force)
     else:

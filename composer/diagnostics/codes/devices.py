@@ -32,4 +32,20 @@ CODES: tuple[Code, ...] = (
         example='model a = "no_such_file.keras"\nparallel(a)',
         mend="Correct the path, or save the model there.",
     ),
+    Code(
+        code="MG404",
+        slug="unreadable-model",
+        summary="The file of a model cannot be loaded.",
+        why="It is damaged, of another kind than its name says, or needs code that is not there or not allowed.",
+        example='model a = "notes.keras"    # a text\nparallel(a)',
+        mend="Save the model again, or do what the message says.",
+    ),
+    Code(
+        code="MG405",
+        slug="model-factory",
+        summary="A factory gives no model.",
+        why="It may not run, was not found, failed, or returned something else than a Keras model.",
+        example="model a = zoo:net()    # without `--allow-python`\nparallel(a)",
+        mend="Allow it with `--allow-python` if you trust the spec; return a `keras.Model`.",
+    ),
 )

@@ -151,6 +151,14 @@ CODES: tuple[Code, ...] = (
         mend="Change one of them.",
     ),
     Code(
+        code="MG217",
+        slug="unknown-output",
+        summary="A loss or metric is given for an output that the model has not.",
+        why="Losses and metrics by output go by the names of the model's outputs; a list has one for each.",
+        example='model a = "two_outputs.keras"\ntrain a optimizer=adam loss={prize: mse}\nparallel(a)',
+        mend="Correct the name; the message lists the outputs there are.",
+    ),
+    Code(
         code="MG220",
         slug="unused-model",
         summary="A declared model is in no composition.",

@@ -64,6 +64,14 @@ CODES: tuple[Code, ...] = (
         mend="Leave the option out, or run on GPUs: `on gpus=2`.",
     ),
     Code(
+        code="MG308",
+        slug="not-compiled",
+        summary="A member is to be trained and has no optimizer or no loss.",
+        why="Its model was not compiled, and no `train` statement gives what is missing.",
+        example='model a = "not_compiled.keras"\ndata a = "a.npz"\nparallel(a)    # composer fit',
+        mend="Add it to the spec, e.g. `train a optimizer=adam loss=mse`, or leave the member out.",
+    ),
+    Code(
         code="MG320",
         slug="batch-coupled-layers",
         summary="Replicas of a model with batch statistics do not train exactly like the model alone.",
