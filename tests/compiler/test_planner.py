@@ -332,8 +332,8 @@ def test_members_that_share_weights_agree_on_the_optimizer() -> None:
     ("said", "told", "mend"),
     [
         (
-            "loss={z: mse}",
-            "for the output `z`, which the model has not; its outputs are `y`",
+            "loss={yy: mse}",
+            "for the output `yy`, which the model has not; its outputs are `y`",
             "did you mean `y`?",
         ),
         ("metrics={prize: mae}", "given for the output `prize`, which the model has not; its outputs are `y`", ""),
