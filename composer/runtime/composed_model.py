@@ -177,6 +177,7 @@ class ComposedModel(saving.SavedByConfig):
                 those of one with `on_error="raise"`.
             GraphError: if a member is not compiled.
             ComposerError: if a callback fails, likewise.
+            ResumeError: if the backup is of another training; it tells what differs.
 
         Warns:
             ComposerWarning: a member was stopped by an exception, or had fewer rows than steps.
