@@ -118,23 +118,10 @@ def _open_scopes(
         options = read_options(CompositionOptions, parallel.options, faults)
         devices = device_request(parallel.devices, faults)
         report_outside(options, devices, faults)
-        _report_not_ready(options, faults)
         scopes.append(_Scope(name, parallel, branches, options, devices))
     if not unknown:  # else the unused model is most likely the one that was misspelt
         _warn_unused_models(statements, scopes, faults)
     return scopes
-
-
-def _report_not_ready(options: Read[CompositionOptions], faults: Faults) -> None:
-    option = options.written("fuse")
-    if option is not None and options.values.fuse == "on":
-        faults.error(
-            "MG211",
-            "`fuse=on` is not supported yet: members run side by side, not as one batched program",
-            option.span,
-            label="not supported yet",
-            help=("leave it out; the results are the same",),
-        )
 
 
 def _warn_unused_models(statements: Statements, scopes: Sequence[_Scope], faults: Faults) -> None:

@@ -9,11 +9,12 @@ side: nothing is padded, repeated or lost, and a member that is through or has s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from composer.engine.slices import Slices
@@ -52,11 +53,11 @@ class ArrayRows:
         """The structure of one batch, its number of rows open."""
         return keras.tree.map_structure(_batch_spec, self.arrays)
 
-    def order(self, epoch: Any) -> tf.Tensor:
-        """The order of the rows in one epoch."""
+    def order(self, epoch: int) -> np.ndarray:
+        """The order of the rows in one epoch, int64."""
         if self.shuffle:
             return epoch_order(self.num_rows, self.seed, epoch)
-        return tf.range(self.num_rows, dtype=tf.int64)
+        return np.arange(self.num_rows)
 
 
 Rows = ArrayRows | StreamRows
@@ -89,7 +90,7 @@ class ArrayBatches:
     def begin(self, epoch: int, *, present: bool = True) -> None:
         """Begin an epoch, the order of whose rows follows from its number, or sit it out."""
         with tf.device("/device:CPU:0"):
-            self._order = self.rows.order(epoch) if present else self._none
+            self._order = tf.constant(self.rows.order(epoch), tf.int64) if present else self._none
         self._taken = 0
 
     @property
@@ -110,7 +111,7 @@ class Feed:
     Args:
         batch_specs: the structure of one batch, by member.
         num_batches: batches an epoch, by member; None where a stream cannot tell.
-        arrays: of the members with arrays.
+        arrays: of the members with arrays, those left out that are in a bundle, which has their rows.
         streams: of the others.
     """
 
@@ -147,18 +148,18 @@ class Feed:
         """Let a member take part in the next pass, or sit it out."""
         if name in self.arrays:
             self.arrays[name].begin(epoch, present=present)
-        elif present:
+        elif name in self.streams and present:
             self.streams[name].begin(epoch)
-        else:
+        elif name in self.streams:
             self.streams[name].pause()
 
     def skip(self, name: str, batches: int) -> None:
         """Pass over the first batches of a member's pass: of a stream by taking them."""
         if name in self.arrays:
             self.arrays[name].advance(batches)
-            return
-        for _ in range(batches):
-            self.streams[name].take()
+        elif name in self.streams:
+            for _ in range(batches):
+                self.streams[name].take()
 
     def replay(self, name: str, epoch: int) -> None:
         """Take an epoch of a member's batches for nothing, so that what yields them is where it was after it."""
@@ -184,21 +185,20 @@ class Feed:
             each.advance(steps)
 
 
-def joint_feed(rows: Mapping[str, Rows]) -> Feed:
-    """Join the rows of several members."""
+def joint_feed(rows: Mapping[str, Rows], bundled: Collection[str] = ()) -> Feed:
+    """Join the rows of several members, of which some are in bundles."""
+    single = {name: source for name, source in rows.items() if name not in bundled}
     return Feed(
         {name: source.batch_spec for name, source in rows.items()},
         {name: source.num_batches for name, source in rows.items()},
-        {name: ArrayBatches(source) for name, source in rows.items() if isinstance(source, ArrayRows)},
-        {name: Stream(source) for name, source in rows.items() if isinstance(source, StreamRows)},
+        {name: ArrayBatches(source) for name, source in single.items() if isinstance(source, ArrayRows)},
+        {name: Stream(source) for name, source in single.items() if isinstance(source, StreamRows)},
     )
 
 
-def epoch_order(num_rows: int, seed: int, epoch: Any) -> tf.Tensor:
+def epoch_order(num_rows: int, seed: int, epoch: int) -> np.ndarray:
     """The order of a member's rows in one epoch: a permutation that depends on nothing but its seed and the epoch."""
-    seeds = tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
-    keys = tf.random.stateless_uniform([num_rows], seeds, minval=None, maxval=None, dtype=tf.int64)
-    return tf.cast(tf.argsort(keys, stable=True), tf.int64)
+    return np.random.default_rng([seed, epoch]).permutation(num_rows)
 
 
 def array_stream(rows: ArrayRows, steps: int, first: int = 0) -> StreamRows:
@@ -235,7 +235,7 @@ def _gathered(rows: ArrayRows, indices: tf.data.Dataset) -> tf.data.Dataset:
 def _index_batches(rows: ArrayRows, epoch: tf.Tensor) -> tf.data.Dataset:
     """The rows of each batch of one epoch. Full batches and the last one have one spec, whatever the number of rows, so
     that programs traced on it are shared."""
-    order = rows.order(epoch)
+    order = tf.ensure_shape(tf.numpy_function(rows.order, [epoch], tf.int64), [rows.num_rows])
     num_full = rows.num_rows // rows.batch_size
     full, rest = order[: num_full * rows.batch_size], order[num_full * rows.batch_size :]
     batches = tf.data.Dataset.from_tensor_slices(tf.reshape(full, (num_full, rows.batch_size)))

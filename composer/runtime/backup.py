@@ -147,6 +147,7 @@ class BackupWriter(BurstCallback):
         remove_backup(self.folder)
 
     def _write(self, epoch: int, *, within: bool = False) -> None:
+        self.session.write_members()
         arrays = {f"state/{index}": np.array(variable) for index, variable in enumerate(self._variables())}
         if within:
             arrays |= {f"metrics/{index}": np.array(variable) for index, variable in enumerate(self._metrics())}
@@ -182,6 +183,7 @@ class BackupWriter(BurstCallback):
                 value = backup.arrays[f"{kind}/{index}"]
                 dtype = np.array(variable).dtype
                 variable.assign(value.view(dtype) if value.dtype.kind == "V" else value)  # NumPy knows no bfloat16
+        self.session.read_members(changed=True)
         for key, callback in self._callbacks().items():
             restore_callback(callback, backup.meta["callbacks"][key], backup.arrays)
 

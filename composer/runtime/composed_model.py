@@ -209,6 +209,7 @@ class ComposedModel(saving.SavedByConfig):
                     validation_data=None if validation is None else validation.steps,
                 )
         finally:
+            session.write_members()
             self._session = None
         return history
 

@@ -19,6 +19,7 @@ from composer.engine.streams import StreamRows
 from composer.errors import ComposerWarning, DataError
 from composer.runtime.arguments import FitRequest, counts
 from composer.runtime.backup import backup_writer
+from composer.runtime.bundling import bundled
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.conditions import conditions, described_rows
@@ -294,15 +295,21 @@ def session(
     halt: int | None = None,
 ) -> TrainingSession:
     """Everything one `fit` steps, ready to begin. See `Pass` for `halt`."""
-    units = [member.unit for member in joint.members.values()]
-    feed = joint_feed(rows.training)
+    everyone = [member.unit for member in joint.members.values()]
+    bundling = bundled(everyone, rows.training, rows.validation, programs, joint.plan.composition.fuse)
+    units = [unit for unit in everyone if unit.name not in bundling.names]
+    feed = joint_feed(rows.training, bundling.names)
     program = programs.training(units, feed)
     validation: tuple[Feed, JointProgram] | None = None
     if rows.validation:
-        validation_feed = joint_feed(rows.validation)
+        validation_feed = joint_feed(rows.validation, bundling.names)
         validating = [unit for unit in units if unit.name in rows.validation]
         validation = (validation_feed, programs.testing(validating, validation_feed))
-    check_log_names(program.log_names, validation[1].log_names if validation else {})
+    names = {name: state.program.log_names for state in bundling.bundles.states for name in state.program.names}
+    validated = {name: logged for name, logged in names.items() if name in rows.validation}
+    check_log_names(
+        {**program.log_names, **names}, {**(validation[1].log_names if validation else {}), **validated}
+    )
     runs = {}
     for name, member in joint.members.items():
         own = keras.callbacks.CallbackList(
@@ -318,10 +325,10 @@ def session(
             member=member,
             callbacks=own,
             epochs=range(request.initial_epoch[name], request.epochs[name]),
-            running=programs.running[name],
+            running=programs.running.get(name) if name not in bundling.names else None,
             validation_freq=request.validation_freq[name] if name in rows.validation else None,
         )
-    kept = (history.faults, request.on_error, request.joint_callbacks, halt)
+    kept = (history.faults, request.on_error, request.joint_callbacks, halt, bundling.bundles)
     return TrainingSession(runs, feed, program, validation, *kept)
 
 

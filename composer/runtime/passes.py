@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 import tensorflow as tf
 
+from composer.engine.bundles import BundlePass
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, Logs, flattened, to_python
 from composer.graph.views import overrides
@@ -40,6 +41,7 @@ class Pass:
         watched: whether somebody is to be told of each step as it is taken. Else many are taken in one call, and
             Keras' loop catches up with what was taken ahead.
         halt: joint steps after which nothing is taken ahead, again and again; None: it does not matter.
+        bundles: the passes of bundles, which go along with the program's members step by step.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Pass:
         *,
         watched: bool = False,
         halt: int | None = None,
+        bundles: Sequence[BundlePass] = (),
     ) -> None:
         self.program = program
         self.feed = feed
@@ -60,9 +63,11 @@ class Pass:
         self.through = False
         self._closed: Logs | None = None  # what `close` has changed
         self._told = True  # whether Keras has seen the logs as they are now
+        self.watched = watched
         self._in_bursts = not (watched or program.eager or feed.streams)
         self._burst = 1
         self._halt = halt
+        self._bundles = tuple(bundles)
         self.joint_steps = 0
         self.ahead = 0  # steps taken that Keras' loop has not asked for yet
 
@@ -78,6 +83,8 @@ class Pass:
         self.joint_steps = self.ahead = 0
         for name in self.feed.num_batches:
             self.feed.begin(name, epochs.get(name, 0), present=name in epochs)
+        for bundle in self._bundles:
+            bundle.begin(epochs)
 
     def skip(self, joint_steps: int, steps: Mapping[str, int]) -> None:
         """Pass over what was taken before: so many joint steps, and batches by member."""
@@ -86,6 +93,8 @@ class Pass:
         self._told = False  # where no step is left, Keras has still to see the logs
         for name, count in steps.items():
             self._ask(name, partial(self.feed.skip, name, count), None)
+        for bundle in self._bundles:
+            bundle.skip(joint_steps)
 
     def begin_all(self) -> None:
         """Begin a pass of all members over all of their rows."""
@@ -96,6 +105,8 @@ class Pass:
     def pause(self, name: str) -> None:
         """Take no more of a member's batches in this pass."""
         self._present.discard(name)
+        for bundle in self._bundles:
+            bundle.pause(name)
         if name in self.feed.streams:
             self.feed.streams[name].pause()
 
@@ -128,10 +139,11 @@ class Pass:
             return ()
         start = time.perf_counter()
         most = self._most if self._in_bursts else None
-        ran, taken, results = self.program.run(self.feed.slices, self._fetch(), most)
-        counts = dict(zip(self.program.names, ran.numpy().tolist(), strict=True))
+        taken, counts, results = self._run_program(most)
         self._end_streams(counts)
-        self._advance(int(taken), most or 1, time.perf_counter() - start)
+        for bundle in self._bundles:
+            taken = max(taken, self._run_bundle(bundle, most or 1, counts, results))
+        self._advance(taken, most or 1, time.perf_counter() - start)
         names = tuple(name for name, count in counts.items() if count)
         if not names and self.feed.endless and self._told:
             raise StopIteration
@@ -140,6 +152,21 @@ class Pass:
             self.logs[name] = results[name]
             self.steps[name] += counts[name]
         return names
+
+    def _run_program(self, most: int | None) -> tuple[int, dict[str, int], dict[str, Logs]]:
+        """Returns how many joint steps were taken, how many by each member, and what each logged last."""
+        if not self.program.names:
+            return 0, {}, {}
+        ran, taken, results = self.program.run(self.feed.slices, self._fetch(), most)
+        return int(taken), dict(zip(self.program.names, ran.numpy().tolist(), strict=True)), results
+
+    def _run_bundle(self, bundle: BundlePass, most: int, counts: dict[str, int], results: dict[str, Logs]) -> int:
+        taken = bundle.run(most)
+        counts.update(taken)
+        longest = max(taken.values())
+        if longest:
+            results.update(bundle.logs())
+        return longest
 
     @property
     def _most(self) -> int:
@@ -189,6 +216,12 @@ class Pass:
                         self.logs[unit.name] = results
                         changed.update({f"{unit.name}_{key}": value for key, value in flattened(results).items()})
         return changed
+
+    @property
+    def tells(self) -> bool:
+        """Whether Keras' loop has caught up with what was taken ahead. Before that it is told nothing: reading the logs
+        of many members again at each step would cost more than the steps."""
+        return not self.ahead
 
     @property
     def flat_logs(self) -> Logs:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from composer.engine import units
+from composer.engine.bundles import BundleProgram
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, MemberStep
 from composer.engine.sharing import group_weights, sharing_groups
@@ -25,7 +26,7 @@ class _Traced:
     members: tuple[Unit, ...]
     specs: list[Any]
     compiled: list[Any]
-    program: JointProgram
+    program: JointProgram | BundleProgram
 
     @property
     def is_stale(self) -> bool:
@@ -46,6 +47,7 @@ class ProgramCache:
     def __init__(self, jit: str = "auto") -> None:
         self.jit = jit
         self._traced: dict[str, list[_Traced]] = {}
+        self._bundles: list[_Traced] = []
         self.running: dict[str, tf.Variable] = {}
 
     def training(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
@@ -61,6 +63,16 @@ class ProgramCache:
             return units.gradient_step(unit) if unit.name in grouped else units.train_step(unit)
 
         return self._get("train", step, members, feed, running=self.running, groups=groups)
+
+    def bundle(self, members: Sequence[Unit], *, jit: bool) -> BundleProgram:
+        """The program of a bundle."""
+        known = [traced for traced in self._bundles if not traced.is_stale]
+        found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == [jit]), None)
+        if found is None:
+            found = _Traced(tuple(members), [jit], _compiled_as(members), BundleProgram(members, jit=jit))
+        self._bundles = [*[traced for traced in known if traced is not found][-NUM_KEPT + 1 :], found]
+        assert isinstance(found.program, BundleProgram)
+        return found.program
 
     def testing(self, members: Sequence[Unit], feed: Feed) -> JointProgram:
         return self._get("test", units.test_step, members, feed)
@@ -81,6 +93,7 @@ class ProgramCache:
             found = _Traced(tuple(members), specs, _compiled_as(members), program)
         others = [traced for traced in known if traced is not found]
         self._traced[kind] = [*others[-NUM_KEPT + 1 :], found]
+        assert isinstance(found.program, JointProgram)
         return found.program
 
 

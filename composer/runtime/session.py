@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from composer.engine.bundles import Bundles
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, Logs, flattened, to_python
 from composer.errors import ComposerError, ComposerWarning
@@ -34,6 +36,19 @@ def watching(callbacks: Sequence[keras.callbacks.Callback], hooks: Sequence[str]
     strict = (callback for callback in callbacks if not isinstance(callback, BurstCallback))
     own = (getattr(callback, hook) for callback in strict for hook in hooks)
     return any(getattr(hook, "__func__", None) not in _DEFAULT_HOOKS for hook in own)
+
+
+_BLIND = (keras.callbacks.History, keras.callbacks.CSVLogger, keras.callbacks.TerminateOnNaN)
+
+
+def looking(callbacks: Sequence[keras.callbacks.Callback]) -> bool:
+    """Whether a callback may look at the model, or change it; of some it is known that they do not."""
+    return any(
+        not isinstance(callback, (keras.callbacks.History, BurstCallback))
+        and type(callback) not in _BLIND
+        and not (type(callback) is keras.callbacks.EarlyStopping and not callback.restore_best_weights)
+        for callback in callbacks
+    )
 
 
 @dataclass(frozen=True)
@@ -63,14 +78,14 @@ class MemberRun:
         member: whose run it is.
         callbacks: the member's own, with its own history; they see the member's model and plain names.
         epochs: range of the epochs it trains in.
-        running: boolean variable; the joint program skips the member while it is false.
+        running: boolean variable; the joint program skips the member while it is false. None of one in a bundle.
         validation_freq: as Keras' `fit` takes it; None without validation data.
     """
 
     member: Member
     callbacks: keras.callbacks.CallbackList
     epochs: range
-    running: tf.Variable
+    running: tf.Variable | None
     validation_freq: int | Sequence[int] | None = None
     logs: Logs = field(default_factory=dict)
     validation_logs: Logs = field(default_factory=dict)
@@ -114,8 +129,13 @@ class MemberRun:
 
     def pause(self) -> None:
         """Take no more steps until the next epoch."""
-        if bool(self.running.numpy()):
+        if self.running is not None and bool(self.running.numpy()):
             self.running.assign(False)
+
+    @cached_property
+    def looks(self) -> bool:
+        """Whether its callbacks may look at the model, or change it."""
+        return looking(self.callbacks.callbacks)
 
 
 class TrainingSession:
@@ -130,6 +150,7 @@ class TrainingSession:
         on_error: `continue` stops a member that fails alone, `raise` stops all.
         joint_callbacks: those that see all members.
         halt: see `Pass`.
+        bundles: the passes of the members that are in bundles.
     """
 
     def __init__(
@@ -142,20 +163,26 @@ class TrainingSession:
         on_error: str = "continue",
         joint_callbacks: Sequence[keras.callbacks.Callback] = (),
         halt: int | None = None,
+        bundles: Bundles = Bundles(),
     ) -> None:
         self.runs = runs
         self.watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TRAIN_HOOKS)]
         self.test_watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TEST_HOOKS)]
         watched = bool(self.watchers or watching(joint_callbacks, TRAIN_HOOKS))
-        self.training = Pass(program, feed, self._fail_rows, watched=watched, halt=halt)
+        self.training = Pass(program, feed, self._fail_rows, watched=watched, halt=halt, bundles=bundles.training)
         self.validation = None
         if validation is not None:
             watched = bool(self.test_watchers or watching(joint_callbacks, TEST_HOOKS))
-            self.validation = Pass(validation[1], validation[0], self._fail_rows, watched=watched)
+            self.validation = Pass(
+                validation[1], validation[0], self._fail_rows, watched=watched, bundles=bundles.validation
+            )
         self.faults = faults
         self.on_error = on_error
         self.epoch: int | None = None
         self._resumed: Resumed | None = None
+        self._bundled = {name: state for state in bundles.states for name in state.where}
+        self._joint_look = looking(joint_callbacks)
+        self._looked = False  # whether joint callbacks may have changed a member since the last step
 
     # Training ------------------------------------------------------------------------------------------------------
 
@@ -188,11 +215,14 @@ class TrainingSession:
         for run in self.runs.values():
             run.in_epoch = run.takes_part(epoch)
             run.logs, run.validation_logs = {}, {}
-            run.running.assign(run.in_epoch)
+            if run.running is not None:
+                run.running.assign(run.in_epoch)
+        self.read_members()
         self.training.begin({name: epoch for name, run in self.runs.items() if run.in_epoch})
-        for run in self.runs.values():
+        for name, run in self.runs.items():
             if run.in_epoch:
-                run.member.trainer.reset_metrics()
+                if name not in self._bundled:
+                    run.member.trainer.reset_metrics()
                 self._tell(run, "on_epoch_begin", epoch)
         if self._resumed is not None and self._resumed.joint_steps and self._resumed.epoch == epoch:
             self._go_on_within(self._resumed)
@@ -211,6 +241,7 @@ class TrainingSession:
 
     def train(self) -> Logs:
         """One joint step, with the batch callbacks of the members that want them."""
+        self.read_members()
         self._announce(self.training, self.watchers, "on_train_batch_begin")
         for name in self.training.step():
             run = self.runs[name]
@@ -221,7 +252,9 @@ class TrainingSession:
                 self._pause(run)
         self._check_names()
         self.training.advance()
-        return self.training.flat_logs
+        if self.training.watched:
+            self.show_members()
+        return self.training.flat_logs if self.training.tells else {}
 
     def _check_names(self) -> None:
         """Of an eager program it shows only now under which names its members log."""
@@ -243,6 +276,7 @@ class TrainingSession:
             self._tell(run, "on_epoch_end", epoch, {**to_python(run.logs), **run.validation_logs})
             if not run.ended and (run.stops or epoch + 1 >= run.epochs.stop):
                 self.end_run(run)
+        self.show_members()
         return any(not run.ended for run in self.runs.values() if run.epochs)
 
     def end(self) -> None:
@@ -256,6 +290,7 @@ class TrainingSession:
         """A member is through: what Keras does at the end of a `fit`, for it alone."""
         run.ended = True
         self._pause(run)
+        self.write_members([run.member.name])
         optimizer = run.member.trainer.optimizer
         sharing = [other for other in self.runs.values() if other.member.trainer.optimizer is optimizer]
         # The average over the steps takes the place of the weights, so not while another member still trains them.
@@ -293,7 +328,8 @@ class TrainingSession:
         for name in present:
             self.validation.reset(name)
             self._tell(self.runs[name], "on_test_begin")
-            self.runs[name].member.trainer.reset_metrics()
+            if name not in self._bundled:
+                self.runs[name].member.trainer.reset_metrics()
         self.validation.begin({name: 0 for name in present if self.runs[name].in_epoch})
 
     def validate(self) -> Logs:
@@ -305,7 +341,7 @@ class TrainingSession:
                 step, logs = self.validation.steps[name] - 1, to_python(self.validation.logs[name])
                 self._tell(self.runs[name], "on_test_batch_end", step, logs)
         self.validation.advance()
-        return self.validation.flat_logs
+        return self.validation.flat_logs if self.validation.tells else {}
 
     def end_validation(self) -> Logs:
         """Close the validation of an epoch. Returns what `Pass.close` does."""
@@ -319,6 +355,24 @@ class TrainingSession:
 
     # Members -------------------------------------------------------------------------------------------------------
 
+    def write_members(self, names: Sequence[str] | None = None) -> None:
+        """Bring the objects of members in bundles up to date, those named or all."""
+        for state in {id(state): state for state in self._bundled.values()}.values():
+            state.write(names)
+
+    def show_members(self) -> None:
+        """Joint callbacks are next, which may look at the members or change them."""
+        if self._joint_look:
+            self.write_members()
+            self._looked = True
+
+    def read_members(self, *, changed: bool = False) -> None:
+        """Take over what was changed in the objects of members in bundles, if it may have been."""
+        if self._looked or changed:
+            for name, state in self._bundled.items():
+                state.read(name)
+        self._looked = False
+
     def _announce(self, which: Pass, watchers: list[str], hook: str) -> None:
         """Tell the callbacks of the members that are about to take a step."""
         for name in watchers:
@@ -329,8 +383,13 @@ class TrainingSession:
         """Call a hook of a member's callbacks; one that fails stops the member."""
         if run.ended and hook != "on_train_end":
             return  # stopped by a fault
+        state = self._bundled.get(run.member.name) if run.looks else None
+        if state is not None:
+            state.write([run.member.name])
         try:
             run.tell(hook, *arguments)
+            if state is not None:
+                state.read(run.member.name)
         except Exception as error:
             callbacks = run.callbacks.callbacks
             self._fail(run, error, callback_fault(run.member.name, callbacks, error, self._where))

@@ -1,0 +1,96 @@
+"""One step of a model as a pure function of its state: what is batched over the members of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from composer.engine.functional_optimizers import functional_optimizer
+from composer.graph.layers import call_model
+
+State = list[tf.Tensor]  # a value for each variable
+
+
+@dataclass(frozen=True)
+class FunctionalStep:
+    """The steps of one model, which stands for all models like it.
+
+    A state holds a value for each of `variables`; nothing is read from the model's own, and nothing is written to them.
+
+    Args:
+        model: compiled, its metrics and optimizer built.
+        optimizer: the model's, as `functional_optimizer` makes it.
+        num_weights: how many of the variables are trainable weights; they come first.
+        variables: weights, other states, metrics and the optimizer's, in this order.
+    """
+
+    model: keras.Model
+    optimizer: Any
+    num_weights: int
+    variables: tuple[keras.Variable, ...]
+
+    @classmethod
+    def of(cls, model: keras.Model) -> FunctionalStep:
+        """The steps of a compiled model whose metrics and optimizer are built."""
+        optimizer = functional_optimizer(model.optimizer, model.trainable_variables)
+        variables = (*model_variables(model), *optimizer.variables)
+        return cls(model, optimizer, len(model.trainable_variables), variables)
+
+    def train(self, state: Sequence[tf.Tensor], batch: Any) -> State:
+        """Keras' `train_step`."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        weights = list(state[: self.num_weights])
+        with self._scope(state) as scope:
+            with tf.GradientTape() as tape:
+                tape.watch(weights)
+                y_pred = call_model(self.model, x, True)
+                loss = self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+                scaled = self.optimizer.scale_loss(loss)
+            gradients = tape.gradient(scaled, weights)
+            self._count(loss, x)
+            self.optimizer.apply(gradients, self.model.trainable_variables)
+            self.model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        return self._after(scope, state)
+
+    def test(self, state: Sequence[tf.Tensor], batch: Any) -> State:
+        """Keras' `test_step`."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        with self._scope(state) as scope:
+            y_pred = call_model(self.model, x, False)
+            loss = self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
+            self._count(loss, x)
+            self.model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        return self._after(scope, state)
+
+    def predict(self, state: Sequence[tf.Tensor], x: Any) -> Any:
+        """Keras' `predict_step`."""
+        with self._scope(state):
+            return call_model(self.model, x, False)
+
+    def logs(self, state: Sequence[tf.Tensor]) -> Mapping[str, Any]:
+        """What the metrics have counted."""
+        with self._scope(state):
+            results: Mapping[str, Any] = self.model.get_metrics_result()
+            return results
+
+    def _scope(self, state: Sequence[tf.Tensor]) -> keras.StatelessScope:
+        return keras.StatelessScope(list(zip(self.variables, state, strict=True)), collect_losses=True)
+
+    def _count(self, loss: Any, x: Any) -> None:
+        rows = tf.shape(keras.tree.flatten(x)[0])[0]
+        for metric in self.model.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss, sample_weight=rows)
+
+    def _after(self, scope: keras.StatelessScope, state: Sequence[tf.Tensor]) -> State:
+        changed = [scope.get_current_value(variable) for variable in self.variables]
+        return [old if new is None else new for new, old in zip(changed, state, strict=True)]
+
+
+def model_variables(model: keras.Model) -> list[keras.Variable]:
+    """All of a model's variables but its optimizer's, in the order of a state."""
+    return [*model.trainable_variables, *model.non_trainable_variables, *model.metrics_variables]

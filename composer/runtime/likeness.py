@@ -1,0 +1,167 @@
+"""Which members are alike: those that one batched program can step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from composer.engine.feed import ArrayRows, Rows
+from composer.engine.units import Unit
+from composer.graph.private import compile_settings, flatten_layers, random_states
+
+_UNLIKE_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+_LOSS_SCALING = "LossScaleOptimizer"
+
+
+def why_alone(unit: Unit, rows: Rows, shared: Counter[int]) -> str | None:
+    """Why a member can be in no bundle, in words; None if it can.
+
+    Args:
+        unit: the member.
+        rows: those it is to be trained on.
+        shared: by the `id` of a variable, how many members have it.
+    """
+    model = unit.model
+    if len(unit.devices) > 1:
+        return "it has replicas"
+    if not isinstance(rows, ArrayRows) or not all(_is_dense(leaf) for leaf in keras.tree.flatten(rows.arrays)):
+        return "its rows are no plain arrays of numbers"
+    if any(shared[id(variable)] > 1 for variable in model.variables):
+        return "it shares variables with another member"
+    if getattr(model, "run_eagerly", False):
+        return "it runs eagerly"
+    if any(getattr(type(model), step) is not getattr(keras.Model, step) for step in _UNLIKE_STEPS):
+        return "its model has a step of its own"
+    own = next((layer for layer in (model, *flatten_layers(model)) if not _of_keras(layer)), None)
+    if own is not None:
+        return f"`{own.name}` is of a class of the user's own, `{type(own).__name__}`"
+    called = next((layer for layer in flatten_layers(model) if isinstance(layer, keras.layers.Lambda)), None)
+    if called is not None:
+        return f"`{called.name}` is a Lambda layer"
+    if not _of_keras(model.optimizer) or type(model.optimizer).__name__ == _LOSS_SCALING:
+        return f"its optimizer is a {type(model.optimizer).__name__}"
+    counted = [leaf for leaf in keras.tree.flatten(compile_settings(model)) if _is_stateful_of_user(leaf)]
+    if counted:
+        return f"`{type(counted[0]).__name__}` is a class of the user's own"
+    return None
+
+
+def likeness(unit: Unit, rows: ArrayRows, validation: ArrayRows | None) -> Hashable:
+    """What members of one bundle have in common: layers, shapes, loss, metrics, the optimizer's rule and batch size.
+
+    Names, seeds and initial values may differ, and the learning rate where it is a variable.
+    """
+    model = unit.model
+    settings = compile_settings(model)
+    compiled = {key: value for key, value in settings.items() if key != "optimizer"}
+    optimizer = model.optimizer.get_config()
+    if isinstance(optimizer.get("learning_rate"), float):
+        del optimizer["learning_rate"]
+    variables = [*model.trainable_variables, *model.non_trainable_variables]
+    return (
+        _frozen(_without_names(model.get_config())),
+        tuple((tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables),
+        _frozen(_described(compiled)),
+        type(model.optimizer),
+        _frozen(_without_names(optimizer)),
+        model.jit_compile,
+        _rows_key(rows),
+        None if validation is None else _rows_key(validation),
+    )
+
+
+def _rows_key(rows: ArrayRows) -> Hashable:
+    leaves = keras.tree.flatten(rows.arrays)
+    structure = keras.tree.map_structure(lambda _: None, rows.arrays)
+    return (repr(structure), tuple((tuple(leaf.shape[1:]), leaf.dtype) for leaf in leaves), rows.batch_size)
+
+
+def _is_dense(array: Any) -> bool:
+    return isinstance(array, tf.Tensor) and array.dtype != tf.string
+
+
+def _of_keras(thing: Any) -> bool:
+    return type(thing).__module__.partition(".")[0] == "keras"
+
+
+def _is_stateful_of_user(thing: Any) -> bool:
+    return isinstance(thing, (keras.losses.Loss, keras.metrics.Metric)) and not _of_keras(thing)
+
+
+def _without_names(config: Any) -> Any:
+    """A config with each name that it defines replaced by the place it comes in, and without what may differ."""
+    places: dict[str, str] = {}
+
+    def define(part: Any) -> None:
+        if isinstance(part, Mapping):
+            if isinstance(part.get("name"), str):
+                places.setdefault(part["name"], f"#{len(places)}")
+            for value in part.values():
+                define(value)
+        elif isinstance(part, (list, tuple)):
+            for value in part:
+                define(value)
+
+    def replaced(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {
+                key: replaced(value)
+                for key, value in part.items()
+                if key not in ("seed", "build_config") and not str(key).endswith("_initializer")
+            }
+        if isinstance(part, (list, tuple)):
+            return [replaced(value) for value in part]
+        return places.get(part, part) if isinstance(part, str) else part
+
+    define(config)
+    return replaced(config)
+
+
+def _described(part: Any) -> Any:
+    """Losses and metrics as data; a function stands for itself."""
+    if isinstance(part, Mapping):
+        return {key: _described(value) for key, value in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [_described(value) for value in part]
+    if hasattr(part, "get_config"):
+        return [type(part).__qualname__, _described(part.get_config())]
+    return ["function", id(part)] if isinstance(part, Callable) else part  # type: ignore[arg-type]
+
+
+def _frozen(part: Any) -> Hashable:
+    if isinstance(part, Mapping):
+        return tuple((str(key), _frozen(value)) for key, value in sorted(part.items(), key=lambda item: str(item[0])))
+    if isinstance(part, (list, tuple)):
+        return tuple(_frozen(value) for value in part)
+    if isinstance(part, np.ndarray):
+        return (part.shape, part.tobytes())
+    return part if isinstance(part, Hashable) else repr(part)
+
+
+def compiled_by_xla(models: Sequence[keras.Model], jit: str) -> bool:
+    """Whether the steps of a bundle are compiled by XLA.
+
+    It makes dense nets several times faster, and on a CPU convolutions many times slower; it has no form of the loops
+    of recurrent layers that are batched. Where layers draw random numbers, the bundle does as its members would: XLA
+    draws others.
+    """
+    if jit != "auto":
+        return jit == "on"
+    if random_states(models[0]):
+        return bool(models[0].jit_compile)
+    layers = flatten_layers(models[0])
+    return not any(isinstance(layer, (keras.layers.RNN, *_CONVOLUTIONS)) for layer in layers) and all(
+        layer.supports_jit for layer in layers
+    )
+
+
+_CONVOLUTIONS = tuple(
+    getattr(keras.layers, name)
+    for name in dir(keras.layers)
+    if isinstance(getattr(keras.layers, name), type) and "Conv" in name
+)
