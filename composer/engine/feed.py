@@ -198,7 +198,7 @@ def joint_feed(rows: Mapping[str, Rows], bundled: Collection[str] = ()) -> Feed:
 
 def epoch_order(num_rows: int, seed: int, epoch: int) -> np.ndarray:
     """The order of a member's rows in one epoch: a permutation that depends on nothing but its seed and the epoch."""
-    return np.random.default_rng([seed, epoch]).permutation(num_rows)
+    return np.random.default_rng([seed % 2**64, epoch]).permutation(num_rows)
 
 
 def array_stream(rows: ArrayRows, steps: int, first: int = 0) -> StreamRows:

@@ -109,7 +109,7 @@ def test_shuffled_orders_follow_from_seed_and_epoch_alone() -> None:
         for each in (feed, other):
             each.begin("a", epoch)
         order = flat(batches(feed, "a"))
-        assert order == epoch_order(9, 5, epoch).numpy().tolist()
+        assert order == epoch_order(9, 5, epoch).tolist()
         assert flat(batches(other, "a")) == order  # other members and batch sizes change nothing
         assert sorted(order) == list(range(9))
         orders.append(order)
@@ -118,8 +118,8 @@ def test_shuffled_orders_follow_from_seed_and_epoch_alone() -> None:
 
 def test_an_order_is_the_same_on_every_machine() -> None:
     """What a run saw can be told from its seed, later and elsewhere."""
-    assert epoch_order(8, 1, 0).numpy().tolist() == [3, 0, 6, 1, 5, 2, 7, 4]
-    assert epoch_order(8, 1, 1).numpy().tolist() != epoch_order(8, 2, 1).numpy().tolist()
+    assert epoch_order(8, 1, 0).tolist() == [5, 0, 1, 4, 2, 6, 3, 7]
+    assert epoch_order(8, 1, 1).tolist() != epoch_order(8, 2, 1).tolist()
 
 
 def test_a_length_that_is_not_known_leaves_the_steps_without_end() -> None:

@@ -252,7 +252,7 @@ def test_shuffled_fit_is_the_fit_alone_on_the_orders_it_draws() -> None:
     history = joint.fit({"a": (x, y)}, batch_size=5, epochs=3, shuffle=True, verbose=0)
     losses = []
     for epoch in range(3):
-        order = epoch_order(13, joint.members["a"].plan.member.seed, epoch).numpy()
+        order = epoch_order(13, joint.members["a"].plan.member.seed, epoch)
         losses += fit_alone(alone, (x[order], y[order]), batch_size=5).history["loss"]
     assert_same_state(model, alone)
     np.testing.assert_allclose(history.history["a_loss"], losses, rtol=1e-5)
