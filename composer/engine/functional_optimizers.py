@@ -78,7 +78,7 @@ def functional_optimizer(optimizer: keras.optimizers.Optimizer, weights: list[ke
         optimizer: of one of Keras' own classes, built or not; it is left as it is.
         weights: those it is to step; its variables are in the order of the optimizer's own.
     """
-    kind = type(optimizer)
-    functional = type(kind.__name__, (_Functional, kind), {}).from_config(optimizer.get_config())
+    kind: Any = type(optimizer)
+    functional = type(kind.__name__, (_Functional, kind), {}).from_config(optimizer.get_config())  # type: ignore[attr-defined]
     functional.build(weights)
     return functional

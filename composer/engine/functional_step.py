@@ -23,7 +23,7 @@ class FunctionalStep:
 
     Args:
         model: compiled, its metrics and optimizer built.
-        optimizer: the model's, as `functional_optimizer` makes it.
+        optimizer: the model's, as `functional_optimizer` makes it; None where it is not to be trained.
         num_weights: how many of the variables are trainable weights; they come first.
         variables: weights, other states, metrics and the optimizer's, in this order.
     """
@@ -34,10 +34,10 @@ class FunctionalStep:
     variables: tuple[keras.Variable, ...]
 
     @classmethod
-    def of(cls, model: keras.Model) -> FunctionalStep:
-        """The steps of a compiled model whose metrics and optimizer are built."""
-        optimizer = functional_optimizer(model.optimizer, model.trainable_variables)
-        variables = (*model_variables(model), *optimizer.variables)
+    def of(cls, model: keras.Model, *, trains: bool = True) -> FunctionalStep:
+        """The steps of a model; of one that is to be trained or evaluated metrics and optimizer are built."""
+        optimizer = functional_optimizer(model.optimizer, model.trainable_variables) if trains else None
+        variables = (*model_variables(model), *([] if optimizer is None else optimizer.variables))
         return cls(model, optimizer, len(model.trainable_variables), variables)
 
     def train(self, state: Sequence[tf.Tensor], batch: Any) -> State:
@@ -66,8 +66,9 @@ class FunctionalStep:
             self.model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
         return self._after(scope, state)
 
-    def predict(self, state: Sequence[tf.Tensor], x: Any) -> Any:
+    def predict(self, state: Sequence[tf.Tensor], batch: Any) -> Any:
         """Keras' `predict_step`."""
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
         with self._scope(state):
             return call_model(self.model, x, False)
 

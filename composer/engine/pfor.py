@@ -1,9 +1,9 @@
 """`tf.vectorized_map` with fast rules for what it would loop over.
 
-TensorFlow's vectorising transform ("pfor", `tensorflow/python/ops/parallel_for/pfor.py`) batches a function operation by
-operation, by rules in a table. It has none for convolutions of which every member has its own filter, and loops over
-the members. The rules here run those operations side by side, and note which are looped over. They are in the table only while
-`vectorized` traces.
+TensorFlow's vectorising transform ("pfor", `tensorflow/python/ops/parallel_for/pfor.py`) batches a function operation
+by operation, by rules in a table. It has none for convolutions of which every member has its own filter, and loops over
+the members. The rules here run those operations side by side, and note which are looped over. They are in the table
+only while `vectorized` traces.
 
 The private names of TensorFlow are used in this module alone; `tests/engine/test_pfor.py` tells when one moves.
 """
@@ -87,8 +87,11 @@ def _member_by_member(rule_input: Any) -> Any:
     parts = [tf.unstack(x, int(members)) if stacked else [x] * int(members) for x, stacked, _ in rule_input.inputs]
     dtypes = [output.dtype for output in rule_input.outputs]
     attributes = rule_input.op.node_def.attr
-    runs = [private._create_op(rule_input.op_type, list(part), dtypes, attributes).outputs for part in zip(*parts)]
-    return [private.wrap(tf.stack(outputs), True) for outputs in zip(*runs)]
+    runs = [
+        private._create_op(rule_input.op_type, list(part), dtypes, attributes).outputs
+        for part in zip(*parts, strict=True)
+    ]
+    return [private.wrap(tf.stack(outputs), True) for outputs in zip(*runs, strict=True)]
 
 
 _RULES: dict[str, Callable[..., Any]] = dict.fromkeys(SIDE_BY_SIDE, _member_by_member)

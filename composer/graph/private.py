@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
-from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.base_optimizer import BaseOptimizer as BaseOptimizer
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from tensorflow.core.protobuf.config_pb2 import ConfigProto

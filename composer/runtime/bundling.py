@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from composer.engine.bundles import BundlePass, Bundles, BundleState, Kind
+from composer.engine.bundle_program import BundleProgram, Kind, Purpose
+from composer.engine.bundle_state import BundleState
+from composer.engine.bundles import NO_BUNDLES, BundlePass, Bundles, predictions
 from composer.engine.feed import ArrayRows, Rows
 from composer.engine.units import Unit
-from composer.runtime.likeness import compiled_by_xla, likeness, why_alone
+from composer.runtime.likeness import compiled_by_xla, likeness, rows_key, why_alone
 from composer.runtime.programs import ProgramCache, build_optimizers
 
 FEWEST = {"auto": 4, "on": 2}
@@ -30,19 +33,19 @@ class Bundling:
         notes: what was decided and why, in words for the plan.
     """
 
-    bundles: Bundles = Bundles()
+    bundles: Bundles = NO_BUNDLES
     names: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
-def bundled(
+def bundled_training(
     units: Sequence[Unit],
     training: Mapping[str, Rows],
     validation: Mapping[str, Rows],
     programs: ProgramCache,
     fuse: str,
 ) -> Bundling:
-    """Find the members that are alike, and make their bundles.
+    """Find the members that can be trained together, and make their bundles.
 
     Args:
         units: all members.
@@ -50,66 +53,114 @@ def bundled(
         programs: where traced programs are kept.
         fuse: the spec's `fuse=`.
     """
-    if fuse == "off":
-        return Bundling()
-    alike, notes = _alike(units, training, validation, FEWEST[fuse])
-    states, passes, evaluations = [], [], []
+    alike, notes = _alike(units, training, validation, fuse, "train")
+    bundles = Bundles()
     names: set[str] = set()
     for group in alike:
         told = f"{len(group)} members like `{group[0].name}`"
         build_optimizers(group)
         _build_metrics(group, training)
-        program = programs.bundle(group, jit=compiled_by_xla([unit.model for unit in group], programs.jit))
-        state = BundleState(program)
-        steps = BundlePass(_kind(True, training, group), state, _of(training, group))
+        state = _state(group, programs, "train")
+        steps = _pass("train", state, training)
         try:
             steps.trace()
         except Exception as error:  # whatever an operation that cannot be batched raises
             notes.append(f"{told} are joined: they cannot be batched ({_first_line(error)})")
             continue
-        states.append(state)
-        passes.append(steps)
-        with_validation = [unit for unit in group if unit.name in validation]
-        if with_validation:
-            evaluations.append(
-                BundlePass(_kind(False, validation, with_validation), state, _of(validation, with_validation))
-            )
-        names.update(program.names)
-        looped = f"; member by member: {', '.join(sorted(program.looped))}" if program.looped else ""
-        notes.append(f"{told} are one batched program{', compiled by XLA' if program.jit else ''}{looped}")
-    return Bundling(Bundles(tuple(states), tuple(passes), tuple(evaluations)), frozenset(names), tuple(notes))
+        validated = any(unit.name in validation for unit in group)
+        bundles = Bundles(
+            (*bundles.states, state),
+            (*bundles.training, steps),
+            (*bundles.validation, *([_pass("test", state, validation)] if validated else [])),
+        )
+        names.update(state.program.names)
+        notes.append(f"{told} are {_told(state.program)}")
+    return Bundling(bundles, frozenset(names), tuple(notes))
+
+
+def bundled_evaluation(units: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, fuse: str) -> Bundling:
+    """Find the members that can be evaluated together, and make their bundles."""
+    states = []
+    for group in _alike(units, rows, {}, fuse, "test")[0]:
+        _build_metrics(group, rows)
+        states.append(_state(group, programs, "test"))
+    passes = tuple(_pass("test", state, rows) for state in states)
+    names = frozenset(name for state in states for name in state.program.names)
+    return Bundling(Bundles(tuple(states), validation=passes), names)
+
+
+def bundled_predictions(
+    units: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, fuse: str
+) -> dict[str, Any]:
+    """The outputs of the members that can be run together, by member."""
+    outputs: dict[str, Any] = {}
+    for group in _alike(units, rows, {}, fuse, "predict")[0]:
+        outputs.update(predictions(_program(group, programs, "predict"), _arrays(rows, group)))
+    return outputs
+
+
+def _told(program: BundleProgram) -> str:
+    looped = f"; member by member: {', '.join(sorted(program.looped))}" if program.looped else ""
+    return f"one batched program{', compiled by XLA' if program.jit else ''}{looped}"
+
+
+def _program(group: Sequence[Unit], programs: ProgramCache, purpose: Purpose) -> BundleProgram:
+    jit = compiled_by_xla(group[0].model, programs.jit, purpose)
+    return programs.bundle(group, jit=jit, trains=purpose == "train")
+
+
+def _state(group: Sequence[Unit], programs: ProgramCache, purpose: Purpose) -> BundleState:
+    return BundleState(_program(group, programs, purpose))
+
+
+def _pass(purpose: Purpose, state: BundleState, rows: Mapping[str, Rows]) -> BundlePass:
+    arrays = _arrays(rows, state.program.units)
+    (size,) = {each.batch_size for each in arrays.values()}
+    return BundlePass(Kind(purpose, size), state, arrays)
+
+
+def _arrays(rows: Mapping[str, Rows], group: Sequence[Unit]) -> dict[str, ArrayRows]:
+    there = {unit.name: rows[unit.name] for unit in group if unit.name in rows}
+    return {name: each for name, each in there.items() if isinstance(each, ArrayRows)}
 
 
 def _alike(
-    units: Sequence[Unit], training: Mapping[str, Rows], validation: Mapping[str, Rows], fewest: int
+    units: Sequence[Unit], rows: Mapping[str, Rows], validation: Mapping[str, Rows], fuse: str, purpose: Purpose
 ) -> tuple[list[list[Unit]], list[str]]:
+    """Members in groups that are one program each, and why the others are in none."""
+    if fuse == "off" or len(units) < FEWEST[fuse]:
+        return [], []
     shared = Counter(id(variable) for unit in units for variable in unit.model.variables)
     groups: dict[object, list[Unit]] = {}
     notes = []
     for unit in units:
-        rows, evaluated = training[unit.name], validation.get(unit.name)
-        reason = why_alone(unit, rows, shared)
+        given, evaluated = rows[unit.name], validation.get(unit.name)
+        reason = why_alone(unit, given, shared, purpose)
         if reason is None and evaluated is not None:
-            reason = why_alone(unit, evaluated, shared)
+            reason = why_alone(unit, evaluated, shared, "test")
         if reason is not None:
             notes.append(f"`{unit.name}` is joined: {reason}")
             continue
-        assert isinstance(rows, ArrayRows)
-        assert evaluated is None or isinstance(evaluated, ArrayRows)
-        groups.setdefault(likeness(unit, rows, evaluated), []).append(unit)
-    found = [group for group in groups.values() if len(group) >= fewest]
+        assert isinstance(given, ArrayRows)
+        groups.setdefault(likeness(unit, given, purpose), []).append(unit)
+    parts = [part for group in groups.values() for part in _by_validation(group, validation)]
+    found = [group for group in parts if len(group) >= FEWEST[fuse]]
     return found, notes if found else []
 
 
-def _kind(trains: bool, rows: Mapping[str, Rows], group: Sequence[Unit]) -> Kind:
-    first = rows[group[0].name]
-    assert isinstance(first, ArrayRows)
-    return Kind(trains, first.batch_size)
-
-
-def _of(rows: Mapping[str, Rows], group: Sequence[Unit]) -> dict[str, ArrayRows]:
-    found = {unit.name: rows[unit.name] for unit in group}
-    return {name: each for name, each in found.items() if isinstance(each, ArrayRows)}
+def _by_validation(group: Sequence[Unit], validation: Mapping[str, Rows]) -> list[list[Unit]]:
+    """Members whose validation rows are alike; those that have none are with the first."""
+    parts: dict[object, list[Unit]] = {}
+    for unit in group:
+        rows = validation.get(unit.name)
+        if isinstance(rows, ArrayRows):
+            parts.setdefault(rows_key(rows), []).append(unit)
+    first = next(iter(parts.values()), None)
+    without = [unit for unit in group if unit.name not in validation]
+    if first is None:
+        return [without]
+    first[:] = [unit for unit in group if unit in first or unit in without]
+    return list(parts.values())
 
 
 def _build_metrics(group: Sequence[Unit], rows: Mapping[str, Rows]) -> None:

@@ -20,6 +20,7 @@ from composer.graph.lowering import lower
 from composer.runtime import fitting, saving
 from composer.runtime.arguments import FitRequest
 from composer.runtime.atomic_files import write_atomically
+from composer.runtime.bundling import bundled_evaluation, bundled_predictions
 from composer.runtime.compiling import SETTINGS, check_compiled, compile_members
 from composer.runtime.history import JointHistory
 from composer.runtime.members import ByMember, Member
@@ -246,12 +247,16 @@ class ComposedModel(saving.SavedByConfig):
 
     def _evaluate(self, rows: Mapping[str, Rows], **arguments: Any) -> dict[str, dict[str, float]]:
         """Evaluate members side by side, none of which share a model."""
-        feed = joint_feed(rows)
-        program = self._programs.testing([self._members[name].unit for name in rows], feed)
-        for name in rows:
-            self._members[name].trainer.reset_metrics()
+        units = [self._members[name].unit for name in rows]
+        bundling = bundled_evaluation(units, rows, self._programs, self._plan.composition.fuse)
+        feed = joint_feed(rows, bundling.names)
+        joined = [unit for unit in units if unit.name not in bundling.names]
+        program = self._programs.testing(joined, feed)
+        for unit in joined:
+            unit.model.reset_metrics()
         callbacks = [each for each in keras.tree.flatten(arguments.get("callbacks")) if each is not None]
-        self._evaluation = Pass(program, feed, watched=watching(callbacks, TEST_HOOKS))
+        watched = watching(callbacks, TEST_HOOKS)
+        self._evaluation = Pass(program, feed, watched=watched, bundles=bundling.bundles.validation)
         try:
             self._evaluation.begin_all()
             with fitting.reading(feed):
@@ -260,6 +265,8 @@ class ComposedModel(saving.SavedByConfig):
             return {name: fitting.plain(self._evaluation.logs.get(name, {})) for name in rows}
         finally:
             self._evaluation = None
+            for state in bundling.bundles.states:
+                state.write()
 
     def predict(
         self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None
@@ -281,14 +288,17 @@ class ComposedModel(saving.SavedByConfig):
         rows = fitting.prediction_rows(self, x, batch_size, steps)
         outputs = {name: no_rows(self._members[name].model) for name, source in rows.items() if source is None}
         rows_to_run = {name: source for name, source in rows.items() if source is not None}
+        units = [self._members[name].unit for name in rows_to_run]
+        if steps is None:  # else it may be asked for more rows than there are
+            outputs.update(bundled_predictions(units, rows_to_run, self._programs, self._plan.composition.fuse))
         if rows_to_run:
-            feed = joint_feed(rows_to_run)
-            program = self._programs.predicting([self._members[name].unit for name in rows_to_run], feed)
+            feed = joint_feed(rows_to_run, outputs)
+            program = self._programs.predicting([unit for unit in units if unit.name not in outputs], feed)
             taken: list[dict[str, Any]] = []
             step = prediction_step(program, feed, taken)
             with fitting.reading(feed), self._predicting(step):
                 super().predict(feed.steps, verbose=verbose, callbacks=callbacks)
-            outputs.update({name: join_steps(self._members[name], taken) for name in rows_to_run})
+            outputs.update({name: join_steps(self._members[name], taken) for name in program.names})
         return {name: outputs[name] for name in rows}
 
     # The points at which Keras' loops are extended -------------------------------------------------------------------

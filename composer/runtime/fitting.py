@@ -19,7 +19,7 @@ from composer.engine.streams import StreamRows
 from composer.errors import ComposerWarning, DataError
 from composer.runtime.arguments import FitRequest, counts
 from composer.runtime.backup import backup_writer
-from composer.runtime.bundling import bundled
+from composer.runtime.bundling import bundled_training
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.conditions import conditions, described_rows
@@ -296,7 +296,7 @@ def session(
 ) -> TrainingSession:
     """Everything one `fit` steps, ready to begin. See `Pass` for `halt`."""
     everyone = [member.unit for member in joint.members.values()]
-    bundling = bundled(everyone, rows.training, rows.validation, programs, joint.plan.composition.fuse)
+    bundling = bundled_training(everyone, rows.training, rows.validation, programs, joint.plan.composition.fuse)
     units = [unit for unit in everyone if unit.name not in bundling.names]
     feed = joint_feed(rows.training, bundling.names)
     program = programs.training(units, feed)
@@ -307,9 +307,7 @@ def session(
         validation = (validation_feed, programs.testing(validating, validation_feed))
     names = {name: state.program.log_names for state in bundling.bundles.states for name in state.program.names}
     validated = {name: logged for name, logged in names.items() if name in rows.validation}
-    check_log_names(
-        {**program.log_names, **names}, {**(validation[1].log_names if validation else {}), **validated}
-    )
+    check_log_names({**program.log_names, **names}, {**(validation[1].log_names if validation else {}), **validated})
     runs = {}
     for name, member in joint.members.items():
         own = keras.callbacks.CallbackList(

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from composer.engine.bundle_program import Purpose
 from composer.engine.feed import ArrayRows, Rows
 from composer.engine.units import Unit
 from composer.graph.private import compile_settings, flatten_layers, random_states
 
-_UNLIKE_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
-_LOSS_SCALING = "LossScaleOptimizer"
+_OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+_UNLIKE_OPTIMIZERS = ("LossScaleOptimizer", "MultiOptimizer")
 
 
-def why_alone(unit: Unit, rows: Rows, shared: Counter[int]) -> str | None:
+def why_alone(unit: Unit, rows: Rows, shared: Counter[int], purpose: Purpose) -> str | None:
     """Why a member can be in no bundle, in words; None if it can.
 
     Args:
         unit: the member.
-        rows: those it is to be trained on.
+        rows: those it is to be stepped on.
         shared: by the `id` of a variable, how many members have it.
+        purpose: what its steps do.
     """
     model = unit.model
     if len(unit.devices) > 1:
@@ -35,47 +37,48 @@ def why_alone(unit: Unit, rows: Rows, shared: Counter[int]) -> str | None:
         return "it shares variables with another member"
     if getattr(model, "run_eagerly", False):
         return "it runs eagerly"
-    if any(getattr(type(model), step) is not getattr(keras.Model, step) for step in _UNLIKE_STEPS):
+    if any(getattr(type(model), step) is not getattr(keras.Model, step) for step in _OWN_STEPS):
         return "its model has a step of its own"
-    own = next((layer for layer in (model, *flatten_layers(model)) if not _of_keras(layer)), None)
+    layers = [model, *flatten_layers(model)]
+    own = next((layer for layer in layers if not _of_keras(layer) or isinstance(layer, keras.layers.Lambda)), None)
     if own is not None:
-        return f"`{own.name}` is of a class of the user's own, `{type(own).__name__}`"
-    called = next((layer for layer in flatten_layers(model) if isinstance(layer, keras.layers.Lambda)), None)
-    if called is not None:
-        return f"`{called.name}` is a Lambda layer"
-    if not _of_keras(model.optimizer) or type(model.optimizer).__name__ == _LOSS_SCALING:
+        return f"only Keras' own layers are batched, and `{own.name}` is a {type(own).__name__}"
+    if purpose == "predict":
+        return None
+    if purpose == "train" and (not _of_keras(model.optimizer) or type(model.optimizer).__name__ in _UNLIKE_OPTIMIZERS):
         return f"its optimizer is a {type(model.optimizer).__name__}"
-    counted = [leaf for leaf in keras.tree.flatten(compile_settings(model)) if _is_stateful_of_user(leaf)]
-    if counted:
-        return f"`{type(counted[0]).__name__}` is a class of the user's own"
-    return None
+    counted = keras.tree.flatten(compile_settings(model))
+    of_user = next((leaf for leaf in counted if _counts(leaf) and not _of_keras(leaf)), None)
+    return None if of_user is None else f"`{type(of_user).__name__}` is a class of the user's own"
 
 
-def likeness(unit: Unit, rows: ArrayRows, validation: ArrayRows | None) -> Hashable:
+def likeness(unit: Unit, rows: ArrayRows, purpose: Purpose) -> Hashable:
     """What members of one bundle have in common: layers, shapes, loss, metrics, the optimizer's rule and batch size.
 
     Names, seeds and initial values may differ, and the learning rate where it is a variable.
     """
     model = unit.model
-    settings = compile_settings(model)
-    compiled = {key: value for key, value in settings.items() if key != "optimizer"}
-    optimizer = model.optimizer.get_config()
-    if isinstance(optimizer.get("learning_rate"), float):
-        del optimizer["learning_rate"]
     variables = [*model.trainable_variables, *model.non_trainable_variables]
-    return (
-        _frozen(_without_names(model.get_config())),
-        tuple((tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables),
-        _frozen(_described(compiled)),
-        type(model.optimizer),
-        _frozen(_without_names(optimizer)),
-        model.jit_compile,
-        _rows_key(rows),
-        None if validation is None else _rows_key(validation),
-    )
+    shapes = tuple((tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables)
+    key: tuple[Hashable, ...] = (_frozen(_without_names(model.get_config())), shapes, rows_key(rows))
+    if purpose == "predict":
+        return key
+    compiled = {name: value for name, value in compile_settings(model).items() if name != "optimizer"}
+    key = (*key, _frozen(_described(compiled)), model.jit_compile)
+    if purpose == "test":
+        return key
+    return (*key, _optimizer_key(model.optimizer))
 
 
-def _rows_key(rows: ArrayRows) -> Hashable:
+def _optimizer_key(optimizer: keras.optimizers.Optimizer) -> Hashable:
+    config = optimizer.get_config()
+    if isinstance(config.get("learning_rate"), float):
+        del config["learning_rate"]
+    return (type(optimizer), _frozen(_without_names(config)))
+
+
+def rows_key(rows: ArrayRows) -> Hashable:
+    """The structure of batches and their size."""
     leaves = keras.tree.flatten(rows.arrays)
     structure = keras.tree.map_structure(lambda _: None, rows.arrays)
     return (repr(structure), tuple((tuple(leaf.shape[1:]), leaf.dtype) for leaf in leaves), rows.batch_size)
@@ -89,8 +92,8 @@ def _of_keras(thing: Any) -> bool:
     return type(thing).__module__.partition(".")[0] == "keras"
 
 
-def _is_stateful_of_user(thing: Any) -> bool:
-    return isinstance(thing, (keras.losses.Loss, keras.metrics.Metric)) and not _of_keras(thing)
+def _counts(thing: Any) -> bool:
+    return isinstance(thing, (keras.losses.Loss, keras.metrics.Metric))
 
 
 def _without_names(config: Any) -> Any:
@@ -143,21 +146,24 @@ def _frozen(part: Any) -> Hashable:
     return part if isinstance(part, Hashable) else repr(part)
 
 
-def compiled_by_xla(models: Sequence[keras.Model], jit: str) -> bool:
+def compiled_by_xla(model: keras.Model, jit: str, purpose: Purpose) -> bool:
     """Whether the steps of a bundle are compiled by XLA.
 
     It makes dense nets several times faster, and on a CPU convolutions many times slower; it has no form of the loops
     of recurrent layers that are batched. Where layers draw random numbers, the bundle does as its members would: XLA
     draws others.
+
+    Args:
+        model: one for all.
+        jit: the spec's `jit=`, which overrules.
+        purpose: what its steps do.
     """
     if jit != "auto":
         return jit == "on"
-    if random_states(models[0]):
-        return bool(models[0].jit_compile)
-    layers = flatten_layers(models[0])
-    return not any(isinstance(layer, (keras.layers.RNN, *_CONVOLUTIONS)) for layer in layers) and all(
-        layer.supports_jit for layer in layers
-    )
+    if purpose == "train" and random_states(model):
+        return bool(model.jit_compile)
+    layers = flatten_layers(model)
+    return all(layer.supports_jit and not isinstance(layer, (keras.layers.RNN, *_CONVOLUTIONS)) for layer in layers)
 
 
 _CONVOLUTIONS = tuple(

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from composer.engine import units
-from composer.engine.bundles import BundleProgram
+from composer.engine.bundle_program import BundleProgram
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, MemberStep
 from composer.engine.sharing import group_weights, sharing_groups
@@ -64,12 +64,14 @@ class ProgramCache:
 
         return self._get("train", step, members, feed, running=self.running, groups=groups)
 
-    def bundle(self, members: Sequence[Unit], *, jit: bool) -> BundleProgram:
-        """The program of a bundle."""
+    def bundle(self, members: Sequence[Unit], *, jit: bool, trains: bool) -> BundleProgram:
+        """The program of a bundle. See `BundleProgram`."""
+        kind = [jit, trains]
         known = [traced for traced in self._bundles if not traced.is_stale]
-        found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == [jit]), None)
+        found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == kind), None)
         if found is None:
-            found = _Traced(tuple(members), [jit], _compiled_as(members), BundleProgram(members, jit=jit))
+            program = BundleProgram(members, jit=jit, trains=trains)
+            found = _Traced(tuple(members), kind, _compiled_as(members), program)
         self._bundles = [*[traced for traced in known if traced is not found][-NUM_KEPT + 1 :], found]
         assert isinstance(found.program, BundleProgram)
         return found.program

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from composer.engine.bundles import Bundles
+from composer.engine.bundles import NO_BUNDLES, Bundles
 from composer.engine.feed import Feed
 from composer.engine.programs import JointProgram, Logs, flattened, to_python
 from composer.errors import ComposerError, ComposerWarning
@@ -163,7 +163,7 @@ class TrainingSession:
         on_error: str = "continue",
         joint_callbacks: Sequence[keras.callbacks.Callback] = (),
         halt: int | None = None,
-        bundles: Bundles = Bundles(),
+        bundles: Bundles = NO_BUNDLES,
     ) -> None:
         self.runs = runs
         self.watchers = [name for name, run in runs.items() if watching(run.callbacks.callbacks, TRAIN_HOOKS)]
