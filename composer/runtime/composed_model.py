@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -76,6 +77,7 @@ class ComposedModel(saving.SavedByConfig):
         self._members = MappingProxyType(members)
         self._by_member = ByMember.create(plan)
         self._plan = plan
+        self._planned_notes = plan.notes
         self._spec_text = spec_text
         self._sources = MappingProxyType(dict(sources or {}))
         self._programs = ProgramCache(plan.composition.jit)
@@ -97,6 +99,10 @@ class ComposedModel(saving.SavedByConfig):
     def plan(self) -> Plan:
         """What runs where, and why. It prints itself."""
         return self._plan
+
+    def note(self, notes: Sequence[str]) -> None:
+        """Let the plan say what the last `fit` did, and why."""
+        self._plan = replace(self._plan, notes=(*self._planned_notes, *notes))
 
     @property
     def spec_text(self) -> str:

@@ -297,6 +297,7 @@ def session(
     """Everything one `fit` steps, ready to begin. See `Pass` for `halt`."""
     everyone = [member.unit for member in joint.members.values()]
     bundling = bundled_training(everyone, rows.training, rows.validation, programs, joint.plan.composition.fuse)
+    joint.note(bundling.notes)
     units = [unit for unit in everyone if unit.name not in bundling.names]
     feed = joint_feed(rows.training, bundling.names)
     program = programs.training(units, feed)
