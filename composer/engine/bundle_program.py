@@ -6,7 +6,9 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import keras
@@ -14,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from composer.engine.bundle_rows import StackedRows
-from composer.engine.functional_step import FunctionalStep, State
+from composer.engine.functional_step import FunctionalStep, State, unrolled
 from composer.engine.pfor import vectorized
 from composer.engine.units import Unit
 
@@ -101,9 +103,10 @@ class BundleProgram:
         if len(counts) > 1 and counts.min() == counts.max():
             index = rows.order_of(starts, int(counts[0]))
             return list(self._function(kind, "short")(state, rows.arrays, tf.constant(index)))
-        which = np.flatnonzero(counts)
-        chosen = (tf.constant(each, tf.int32) for each in (which, starts[which], counts[which]))
-        return list(self._function(kind, "singly")(state, rows.arrays, rows.order, *chosen))
+        first = np.argsort(counts == 0, kind="stable")  # those with a batch come first
+        chosen = [tf.constant(each, tf.int32) for each in (first, starts[first], counts[first])]
+        many = tf.constant(np.count_nonzero(counts), tf.int32)
+        return list(self._function(kind, "singly")(state, rows.arrays, rows.order, *chosen, many))
 
     def trace(self, kind: Kind, state: State, rows: StackedRows) -> None:
         """Trace the steps that every pass takes, so that a model that cannot be batched shows now.
@@ -132,7 +135,8 @@ class BundleProgram:
                 forms = {"full": self._full, "short": self._short, "singly": self._singly}
                 make = {**forms, "logs": self._logs, "predict": self._predict}[form]
                 function = tf.function(make(kind, masked), jit_compile=jit or None, autograph=False)
-                self._functions[key] = _Function(function)
+                within = partial(unrolled, self.step.model) if jit else nullcontext
+                self._functions[key] = _Function(function, within)
         return self._functions[key]
 
     def _full(self, kind: Kind, masked: bool) -> Callable[..., Any]:
@@ -190,7 +194,7 @@ class BundleProgram:
     def _singly(self, kind: Kind, _: bool) -> Callable[..., Any]:
         """Members of which each has as many rows as it likes take their steps one after another."""
 
-        def steps(state: Any, arrays: Any, order: Any, which: Any, starts: Any, counts: Any) -> Any:
+        def steps(state: Any, arrays: Any, order: Any, which: Any, starts: Any, counts: Any, many: Any) -> Any:
             def body(i: Any, *before: Any) -> Any:
                 member = which[i]
                 index = order[member, starts[i] : starts[i] + counts[i]]
@@ -199,7 +203,7 @@ class BundleProgram:
                 put = zip(before, after, strict=True)
                 return (i + 1, *(tf.tensor_scatter_nd_update(old, [[member]], new[None]) for old, new in put))
 
-            return tf.while_loop(lambda i, *_: i < tf.size(which), body, (0, *state), parallel_iterations=1)[1:]
+            return tf.while_loop(lambda i, *_: i < many, body, (0, *state), parallel_iterations=1)[1:]
 
         return steps
 
@@ -226,10 +230,16 @@ def _by_member(steps: tf.Tensor) -> tf.Tensor:
 
 
 class _Function:
-    """A `tf.function` that is traced by one thread at a time: the model that stands for all members is one object."""
+    """A `tf.function` that is traced by one thread at a time: the model that stands for all members is one object.
 
-    def __init__(self, function: Any) -> None:
+    Args:
+        function: with its structure of arguments fixed and their shapes open.
+        within: makes the context to trace in.
+    """
+
+    def __init__(self, function: Any, within: Callable[[], AbstractContextManager[None]]) -> None:
         self._function = function
+        self._within = within
         self._known: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
@@ -239,7 +249,8 @@ class _Function:
         key = tuple((tuple(leaf.shape), leaf.dtype) for leaf in keras.tree.flatten(arguments))
         with _TRACING:
             if key not in self._known:
-                self._known[key] = self._function.get_concrete_function(*arguments)
+                with self._within():
+                    self._known[key] = self._function.get_concrete_function(*arguments)
         return self._known[key]
 
 
@@ -265,5 +276,6 @@ def _placed(units: Sequence[Unit], *, jit: bool) -> list[Stack]:
     stacks = []
     for device, members in by_device.items():
         parts = min(cores, len(members) // FEWEST_IN_STACK) if jit and "CPU" in device.upper() else 1
-        stacks += [Stack(device, tuple(members[part::parts])) for part in range(max(parts, 1))]
+        parts = max(parts, 1)
+        stacks += [Stack(device, tuple(members[part::parts])) for part in range(parts)]
     return stacks

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from composer.engine.functional_optimizers import functional_optimizer
 from composer.graph.layers import call_model
+from composer.graph.private import flatten_layers
 
 State = list[tf.Tensor]  # a value for each variable
 
@@ -90,6 +92,19 @@ class FunctionalStep:
     def _after(self, scope: keras.StatelessScope, state: Sequence[tf.Tensor]) -> State:
         changed = [scope.get_current_value(variable) for variable in self.variables]
         return [old if new is None else new for new, old in zip(changed, state, strict=True)]
+
+
+@contextmanager
+def unrolled(model: keras.Model) -> Iterator[None]:
+    """Within it, recurrent layers of a model are traced step by step: XLA has no form of their loops once batched."""
+    loops = [layer for layer in flatten_layers(model) if isinstance(layer, keras.layers.RNN) and not layer.unroll]
+    for layer in loops:
+        layer.unroll = True
+    try:
+        yield
+    finally:
+        for layer in loops:
+            layer.unroll = False
 
 
 def model_variables(model: keras.Model) -> list[keras.Variable]:

@@ -10,6 +10,7 @@ The private names of TensorFlow are used in this module alone; `tests/engine/tes
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,9 +61,13 @@ def _fast_rules(looped: set[str]) -> Iterator[None]:
         before = private._pfor_converter_registry
         rules = _Rules({**before, **_RULES})
         private._pfor_converter_registry = rules
+        logger = tf.get_logger()
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)  # what cannot be batched is the caller's to tell
         try:
             yield
         finally:
+            logger.setLevel(level)
             private._pfor_converter_registry = before
             looped |= rules.missing
 
@@ -94,4 +99,9 @@ def _member_by_member(rule_input: Any) -> Any:
     return [private.wrap(tf.stack(outputs), True) for outputs in zip(*runs, strict=True)]
 
 
-_RULES: dict[str, Callable[..., Any]] = dict.fromkeys(SIDE_BY_SIDE, _member_by_member)
+def _refuse(rule_input: Any) -> Any:
+    """An operation whose result has another shape for each member."""
+    raise NotImplementedError(f"the shape of what `{rule_input.op_type}` gives depends on the numbers in it")
+
+
+_RULES: dict[str, Callable[..., Any]] = {**dict.fromkeys(SIDE_BY_SIDE, _member_by_member), "Where": _refuse}

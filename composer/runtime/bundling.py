@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,12 +61,12 @@ def bundled_training(
         told = f"{len(group)} members like `{group[0].name}`"
         build_optimizers(group)
         _build_metrics(group, training)
-        state = _state(group, programs, "train")
+        state = BundleState(_program(group, training, programs, "train"))
         steps = _pass("train", state, training)
         try:
             steps.trace()
         except Exception as error:  # whatever an operation that cannot be batched raises
-            notes.append(f"{told} are joined: they cannot be batched ({_first_line(error)})")
+            notes.append(f"{told} are joined: they cannot be batched ({_last_line(error)})")
             continue
         validated = any(unit.name in validation for unit in group)
         bundles = Bundles(
@@ -83,7 +84,7 @@ def bundled_evaluation(units: Sequence[Unit], rows: Mapping[str, Rows], programs
     states = []
     for group in _alike(units, rows, {}, fuse, "test")[0]:
         _build_metrics(group, rows)
-        states.append(_state(group, programs, "test"))
+        states.append(BundleState(_program(group, rows, programs, "test")))
     passes = tuple(_pass("test", state, rows) for state in states)
     names = frozenset(name for state in states for name in state.program.names)
     return Bundling(Bundles(tuple(states), validation=passes), names)
@@ -95,7 +96,7 @@ def bundled_predictions(
     """The outputs of the members that can be run together, by member."""
     outputs: dict[str, Any] = {}
     for group in _alike(units, rows, {}, fuse, "predict")[0]:
-        outputs.update(predictions(_program(group, programs, "predict"), _arrays(rows, group)))
+        outputs.update(predictions(_program(group, rows, programs, "predict"), _arrays(rows, group)))
     return outputs
 
 
@@ -104,13 +105,11 @@ def _told(program: BundleProgram) -> str:
     return f"one batched program{', compiled by XLA' if program.jit else ''}{looped}"
 
 
-def _program(group: Sequence[Unit], programs: ProgramCache, purpose: Purpose) -> BundleProgram:
-    jit = compiled_by_xla(group[0].model, programs.jit, purpose)
+def _program(
+    group: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, purpose: Purpose
+) -> BundleProgram:
+    jit = compiled_by_xla(group[0].model, _arrays(rows, group)[group[0].name], programs.jit, purpose)
     return programs.bundle(group, jit=jit, trains=purpose == "train")
-
-
-def _state(group: Sequence[Unit], programs: ProgramCache, purpose: Purpose) -> BundleState:
-    return BundleState(_program(group, programs, purpose))
 
 
 def _pass(purpose: Purpose, state: BundleState, rows: Mapping[str, Rows]) -> BundlePass:
@@ -183,5 +182,6 @@ def _build_model_metrics(model: keras.Model, rows: Rows) -> None:
     model.reset_metrics()
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]
+def _last_line(error: Exception) -> str:
+    """What an error says, without the calls that led to it."""
+    return re.sub(r"^\w*(Error|Exception): ", "", str(error).strip().splitlines()[-1].strip())[:200]

@@ -84,7 +84,7 @@ def test_members_of_a_bundle_train_as_alone(fleet: Fleet, name: str) -> None:
 
 
 def test_the_plan_tells_of_the_bundle(fleet: Fleet) -> None:
-    assert fleet.joint.plan.notes[-1] == "6 members like `whole` are one batched program, compiled by XLA"
+    assert fleet.joint.plan.notes[-1] == "6 members like `whole` are one batched program"
     assert "6 members like `whole` are one batched program" in str(fleet.joint.plan)
 
 
@@ -121,7 +121,11 @@ def test_nothing_of_one_member_reaches_another() -> None:
     with pytest.warns(composer.ComposerWarning, match="a callback of `d`.*no room"):
         fleet = Fleet(members, "parallel(a, b, c, d) on auto fuse=on", callbacks={"*": []}, **{"on_error": "continue"})
         fleet.joint.fit(
-            {name: each.rows() for name, each in members.items()}, batch_size=8, callbacks=faulty, shuffle=False, verbose=0
+            {name: each.rows() for name, each in members.items()},
+            batch_size=8,
+            callbacks=faulty,
+            shuffle=False,
+            verbose=0,
         )
     assert np.isnan(fleet.history.members["c"].history["loss"]).all()
     for name in ("a", "b"):
@@ -253,28 +257,40 @@ def test_convolutions_draw_and_train_as_alone() -> None:
         fleet.assert_same(name, FUSED)
 
 
-def test_recurrent_layers_with_masks_train_as_alone() -> None:
-    def recurrent(seed: int) -> keras.Model:
-        keras.utils.set_random_seed(seed)
-        return keras.Sequential(
-            [layers.Input((6,)), layers.Embedding(9, 4, mask_zero=True), layers.LSTM(5), layers.Dense(1)]
-        )
+def recurrent(seed: int) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    return keras.Sequential(
+        [layers.Input((6,)), layers.Embedding(9, 4, mask_zero=True), layers.LSTM(5), layers.Dense(1)]
+    )
 
-    def texts(size: int, seed: int) -> Any:
-        rng = np.random.default_rng(seed)
-        words = rng.integers(1, 9, (size, 6)) * (np.arange(6) < rng.integers(1, 7, (size, 1)))
-        return words, rng.normal(size=(size, 1)).astype("float32")
 
+def texts(size: int, seed: int) -> Any:
+    """Words, the same several times in a row, behind which zeros are masked."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(1, 9, (size, 6)) * (np.arange(6) < rng.integers(1, 7, (size, 1)))
+    return words, rng.normal(size=(size, 1)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "told"),
+    [
+        ("adam", "2 members like `a` are one batched program"),
+        # What Keras does with the gradient of an embedding there has another shape at each step.
+        ("rmsprop", "2 members like `a` are joined: they cannot be batched (the shape of what `Where` gives depends"),
+    ],
+)
+def test_recurrent_layers_with_masks_train_as_alone(optimizer: str, told: str) -> None:
     members = {
         name: Alone(
             recurrent(seed),
             rows=lambda size=size, seed=seed: texts(size, seed),
-            settings=lambda: {"optimizer": keras.optimizers.RMSprop(0.01), "loss": "mse"},
+            settings=lambda: {"optimizer": optimizer, "loss": "mse"},
             fit={"batch_size": 4, "epochs": 2},
         )
         for name, size, seed in [("a", 12, 0), ("b", 9, 1)]
     }
     fleet = Fleet(members, "parallel(a, b) on auto fuse=on")
+    assert fleet.joint.plan.notes[-1].startswith(told)
     for name in members:
         fleet.assert_same(name, FUSED)
 
