@@ -102,7 +102,9 @@ def bundled_predictions(
 
 def _told(program: BundleProgram) -> str:
     looped = f"; member by member: {', '.join(sorted(program.looped))}" if program.looped else ""
-    return f"one batched program{', compiled by XLA' if program.jit else ''}{looped}"
+    devices = len({stack.device for stack in program.stacks})
+    spread = f", on {devices} devices" if devices > 1 else ""
+    return f"one batched program{', compiled by XLA' if program.jit else ''}{spread}{looped}"
 
 
 def _program(

@@ -75,7 +75,7 @@ def fleet() -> Fleet:
         "stopped": member(4, 20, callbacks=stopping),
         "slower": member(5, 33, validation=lambda: rows(9, 3, 2, seed=9), callbacks=plateau),
     }
-    return Fleet(members, f"parallel({', '.join(members)}) on auto fuse=on")
+    return Fleet(members, f"parallel({', '.join(members)}) on cpus=1 fuse=on")
 
 
 @pytest.mark.parametrize("name", ["whole", "long", "one", "brief", "stopped", "slower"])
@@ -117,16 +117,11 @@ def test_nothing_of_one_member_reaches_another() -> None:
 
     members = {**pair(), "c": Alone(drawing_net(2), spoilt, member(2, 1).settings, {"batch_size": 8, "epochs": 4})}
     members["d"] = member(3, 20)
+    fleet = Fleet(members, "parallel(a, b, c, d) on cpus=1 fuse=on")
+    again = {name: each.rows() for name, each in members.items()}
     faulty = {"d": [keras.callbacks.LambdaCallback(on_epoch_end=fails)]}
     with pytest.warns(composer.ComposerWarning, match="a callback of `d`.*no room"):
-        fleet = Fleet(members, "parallel(a, b, c, d) on auto fuse=on", callbacks={"*": []}, **{"on_error": "continue"})
-        fleet.joint.fit(
-            {name: each.rows() for name, each in members.items()},
-            batch_size=8,
-            callbacks=faulty,
-            shuffle=False,
-            verbose=0,
-        )
+        fleet.joint.fit(again, batch_size=8, callbacks=faulty, shuffle=False, verbose=0)
     assert np.isnan(fleet.history.members["c"].history["loss"]).all()
     for name in ("a", "b"):
         model, _ = fleet.alone(name)
@@ -139,7 +134,7 @@ def test_callbacks_see_and_change_the_member_at_every_batch() -> None:
     watchers = [Watcher(), Watcher()]
     members = pair(fit={"batch_size": 8, "epochs": 2})
     members["a"] = member(0, 20, fit={"batch_size": 8, "epochs": 2}, callbacks=lambda: [watchers.pop()])
-    fleet = Fleet(members, "parallel(a, b) on auto fuse=on")
+    fleet = Fleet(members, "parallel(a, b) on cpus=1 fuse=on")
     fleet.assert_same("a", FUSED)
     (mine,), (theirs,) = fleet.callbacks["a"], fleet.twin_callbacks["a"]
     assert len(mine.seen) == len(theirs.seen) == 6
@@ -157,7 +152,7 @@ def test_joint_callbacks_see_and_change_members() -> None:
     joint = {name: each.model for name, each in members.items()}
     fleets: list[Fleet] = []
     halving = keras.callbacks.LambdaCallback(on_epoch_end=halve)
-    fleets.append(Fleet(members, "parallel(a, b) on auto fuse=on", callbacks={"*": [halving]}))
+    fleets.append(Fleet(members, "parallel(a, b) on cpus=1 fuse=on", callbacks={"*": [halving]}))
     alone = fleets[0]._twins["b"]
     alone.compile(**members["b"].settings())
 
@@ -176,7 +171,7 @@ def test_a_second_fit_goes_on_and_a_compile_begins_anew() -> None:
     models = {"a": net(name="a"), "b": net(name="b")}
     twins = {name: twin(model) for name, model in models.items()}
     data = {"a": rows(20), "b": rows(13, seed=1)}
-    joint = composer.compile("parallel(a, b) on auto fuse=on", models=models)
+    joint = composer.compile("parallel(a, b) on cpus=1 fuse=on", models=models)
     for round_number in range(3):
         for name in models:
             if round_number != 1:
@@ -194,7 +189,7 @@ def test_shuffled_members_see_their_rows_in_the_order_of_the_joined() -> None:
         models = {"a": drawing_net(0), "b": drawing_net(1)}
         for model in models.values():
             model.compile(keras.optimizers.SGD(0.01), "mse")
-        joint = composer.compile(f"parallel(a, b) on auto fuse={fuse}", models=models)
+        joint = composer.compile(f"parallel(a, b) on cpus=1 fuse={fuse}", models=models)
         data = {"a": rows(20, 3, 2), "b": rows(13, 3, 2)}
         history = joint.fit(data, batch_size=8, epochs=3, verbose=0)
         fits[fuse] = (models, history)
@@ -209,7 +204,7 @@ def test_a_fit_that_was_cut_off_goes_on_to_the_same_end(tmp_path: Path, every: i
         models = {"a": drawing_net(0), "b": drawing_net(1)}
         for model in models.values():
             model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-        joint = composer.compile("parallel(a, b) on auto fuse=on", models=models)
+        joint = composer.compile("parallel(a, b) on cpus=1 fuse=on", models=models)
         data = {"a": rows(40, 3, 2), "b": rows(13, 3, 2)}
         kept = {} if backup_dir is None else {"backup_dir": backup_dir, "checkpoint_every": every}
         history = joint.fit(data, batch_size=8, epochs=4, verbose=0, callbacks={"a": callbacks}, **kept)
@@ -252,7 +247,7 @@ def test_convolutions_draw_and_train_as_alone() -> None:
         )
         for name, size, seed in [("a", 12, 0), ("b", 9, 1)]
     }
-    fleet = Fleet(members, "parallel(a, b) on auto fuse=on")
+    fleet = Fleet(members, "parallel(a, b) on cpus=1 fuse=on")
     for name in members:
         fleet.assert_same(name, FUSED)
 
@@ -289,14 +284,22 @@ def test_recurrent_layers_with_masks_train_as_alone(optimizer: str, told: str) -
         )
         for name, size, seed in [("a", 12, 0), ("b", 9, 1)]
     }
-    fleet = Fleet(members, "parallel(a, b) on auto fuse=on")
+    fleet = Fleet(members, "parallel(a, b) on cpus=1 fuse=on")
     assert fleet.joint.plan.notes[-1].startswith(told)
     for name in members:
         fleet.assert_same(name, FUSED)
 
 
+def test_bundles_are_spread_over_devices() -> None:
+    members = {name: member(seed, 13 + seed) for seed, name in enumerate("abcd")}
+    fleet = Fleet(members, "parallel(a, b, c, d) on gpus=2 fuse=on")
+    assert fleet.joint.plan.notes[-1] == "4 members like `a` are one batched program, on 2 devices"
+    for name in members:
+        fleet.assert_same(name, FUSED)
+
+
 def notes_of(models: dict[str, keras.Model], data: dict[str, Any], fuse: str = "on") -> tuple[str, ...]:
-    joint = composer.compile(f"parallel({', '.join(models)}) on auto fuse={fuse}", models=models)
+    joint = composer.compile(f"parallel({', '.join(models)}) on cpus=1 fuse={fuse}", models=models)
     joint.fit(data, verbose=0)
     return joint.plan.notes
 
