@@ -127,6 +127,9 @@ class Pass:
 
     def step(self) -> tuple[str, ...]:
         """Run the next step, if it was not taken ahead. Returns the members that took part."""
+        if self.ahead:
+            self.ahead -= 1
+            return ()
         if self.feed.streams and not self.through:
             self.through = not any(self.has_step(name) for name in tuple(self._present))
         if self.through:
@@ -134,9 +137,6 @@ class Pass:
                 raise StopIteration
             self._told = True
             return ()  # Keras' count is not reached yet
-        if self.ahead:
-            self.ahead -= 1
-            return ()
         start = time.perf_counter()
         most = self._most if self._in_bursts else None
         taken, counts, results = self._run_program(most)
