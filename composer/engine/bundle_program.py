@@ -49,6 +49,7 @@ class BundleProgram:
 
     def __init__(self, units: Sequence[Unit], *, jit: bool, trains: bool = True) -> None:
         self.units = tuple(units)
+        self.names = tuple(unit.name for unit in units)
         self.jit = jit
         self.trains = trains
         self.step = FunctionalStep.of(units[0].model, trains=trains)
@@ -56,10 +57,6 @@ class BundleProgram:
         self.stacks = _placed(self.units, jit=jit)
         self._pool = ThreadPoolExecutor(len(self.stacks), thread_name_prefix="composer-bundle")
         self._functions: dict[Any, _Function] = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(unit.name for unit in self.units)
 
     def each(self, function: Callable[[int], Any]) -> list[Any]:
         """Call a function with the number of each stack, side by side. Returns, or raises, when all are through."""

@@ -79,13 +79,14 @@ class BundlePass:
         """Pass over what was taken before."""
         self.taken += steps
 
-    def logs(self) -> dict[str, dict[str, float]]:
+    def logs(self) -> dict[str, dict[str, Any]]:
         """What the metrics of the members have counted in this pass."""
-        found: dict[str, dict[str, float]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for number, stack in enumerate(self.program.stacks):
             values = self.program.logs(self.state.stacked[number])
-            for position, member in enumerate(stack.members):
-                found[self.program.names[member]] = {key: value[position] for key, value in values.items()}
+            names = [self.program.names[member] for member in stack.members]
+            rows = zip(*(value.tolist() if value.ndim == 1 else list(value) for value in values.values()), strict=True)
+            found |= {name: dict(zip(values, row, strict=True)) for name, row in zip(names, rows, strict=True)}
         return found
 
     def _run_stack(self, number: int, first: int, last: int) -> dict[str, int]:

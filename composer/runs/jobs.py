@@ -160,6 +160,7 @@ def run_fit(
                 checkpoint_every=checkpoint_every,
                 verbose=0,
             )
+            folder.write_plan(job.joint.plan)  # now it says what was batched
             raise_faults(history.faults)
     except KeyboardInterrupt:
         interrupted = True

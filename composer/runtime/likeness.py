@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from composer.engine.bundle_program import Purpose
 from composer.engine.feed import ArrayRows, Rows
 from composer.engine.units import Unit
 from composer.graph.private import compile_settings, flatten_layers, random_states
+from composer.runtime.programs import compiled_as
 
 _OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
 _UNLIKE_OPTIMIZERS = ("LossScaleOptimizer", "MultiOptimizer")
@@ -60,14 +62,25 @@ def likeness(unit: Unit, rows: ArrayRows, purpose: Purpose) -> Hashable:
     model = unit.model
     variables = [*model.trainable_variables, *model.non_trainable_variables]
     shapes = tuple((tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables)
-    key: tuple[Hashable, ...] = (_frozen(_without_names(model.get_config())), shapes, rows_key(rows))
     if purpose == "predict":
-        return key
-    compiled = {name: value for name, value in compile_settings(model).items() if name != "optimizer"}
-    key = (*key, _frozen(_described(compiled)), model.jit_compile)
-    if purpose == "test":
-        return key
-    return (*key, _optimizer_key(model.optimizer))
+        return (_frozen(_without_names(model.get_config())), shapes, rows_key(rows))
+    key = (_compiled_key(model), shapes, rows_key(rows))
+    return (*key, _optimizer_key(model.optimizer)) if purpose == "train" else key
+
+
+_KNOWN: WeakKeyDictionary[keras.Model, tuple[list[Any], Hashable]] = WeakKeyDictionary()
+
+
+def _compiled_key(model: keras.Model) -> Hashable:
+    """Layers, loss and metrics. As Keras' own `fit`, it sees a change of a layer only when the model is compiled anew:
+    of a thousand members, telling their layers takes longer than an epoch."""
+    now = compiled_as([model])
+    before, key = _KNOWN.get(model, (None, None))
+    if before != now:
+        settings = {name: value for name, value in compile_settings(model).items() if name != "optimizer"}
+        key = (_frozen(_without_names(model.get_config())), _frozen(_described(settings)), model.jit_compile)
+        _KNOWN[model] = (now, key)
+    return key
 
 
 def _optimizer_key(optimizer: keras.optimizers.Optimizer) -> Hashable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -81,9 +82,14 @@ class ByMember:
             branches[member.branch] = (*branches.get(member.branch, ()), member.name)
         return cls(branches)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
-        return (*self.names, *(branch for branch in self.branches if branch not in self.names))
+        """Names of members, then those of branches that are no member's."""
+        return tuple(dict.fromkeys((*self.names, *self.branches)))
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset((*self.keys, "*"))
 
     def spread(self, argument: str, value: Any, default: Any = None, *, plain_dicts: bool = False) -> dict[str, Any]:
         """The value of each member.
@@ -111,11 +117,11 @@ class ByMember:
     def is_by_member(self, value: Any, *, plain_dicts: bool = False) -> bool:
         if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
             return False
-        return not plain_dicts or any(key in (*self.keys, "*") for key in value)
+        return not plain_dicts or any(key in self._known for key in value)
 
     def check_keys(self, argument: str, keys: Iterable[str]) -> None:
         for key in keys:
-            if key not in (*self.keys, "*"):
+            if key not in self._known:
                 near = near_names(key, self.keys)
                 hint = " or ".join(f"`{name}`" for name in near)
                 raise DataError(

@@ -20,6 +20,8 @@ Answer = TypeVar("Answer")
 
 BURST_SECONDS = 0.1
 """What a burst of steps may take: progress is shown, and Ctrl-C heard, as often."""
+BUNDLE_BURST_SECONDS = 0.5
+"""The same for bundles: to tell Keras' loop of many members takes a while in itself."""
 MOST_IN_BURST = 4096
 
 
@@ -68,6 +70,7 @@ class Pass:
         self._burst = 1
         self._halt = halt
         self._bundles = tuple(bundles)
+        self._burst_seconds = BUNDLE_BURST_SECONDS if bundles else BURST_SECONDS
         self.joint_steps = 0
         self.ahead = 0  # steps taken that Keras' loop has not asked for yet
 
@@ -177,9 +180,9 @@ class Pass:
         self.joint_steps += taken
         self.ahead = max(taken - 1, 0)
         self.through = taken < most
-        if seconds < BURST_SECONDS / 2:
+        if seconds < self._burst_seconds / 2:
             self._burst = min(2 * self._burst, MOST_IN_BURST)
-        elif seconds > BURST_SECONDS:
+        elif seconds > self._burst_seconds:
             self._burst = max(self._burst // 2, 1)
 
     def _fetch(self) -> dict[str, tf.experimental.Optional]:

@@ -31,7 +31,7 @@ class _Traced:
     @property
     def is_stale(self) -> bool:
         """Whether a member has been compiled anew since; the program would step its old optimizer."""
-        return self.compiled != _compiled_as(self.members)
+        return self.compiled != compiled_as([unit.model for unit in self.members])
 
 
 class ProgramCache:
@@ -71,7 +71,7 @@ class ProgramCache:
         found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == kind), None)
         if found is None:
             program = BundleProgram(members, jit=jit, trains=trains)
-            found = _Traced(tuple(members), kind, _compiled_as(members), program)
+            found = _Traced(tuple(members), kind, compiled_as([unit.model for unit in members]), program)
         self._bundles = [*[traced for traced in known if traced is not found][-NUM_KEPT + 1 :], found]
         assert isinstance(found.program, BundleProgram)
         return found.program
@@ -92,7 +92,7 @@ class ProgramCache:
             steps = [MemberStep(unit, step(unit), spec) for unit, spec in zip(members, specs, strict=True)]
             eager = any(bool(getattr(unit.model, "run_eagerly", False)) for unit in members)
             program = JointProgram(steps, eager=eager, jit=self.jit, **options)
-            found = _Traced(tuple(members), specs, _compiled_as(members), program)
+            found = _Traced(tuple(members), specs, compiled_as([unit.model for unit in members]), program)
         others = [traced for traced in known if traced is not found]
         self._traced[kind] = [*others[-NUM_KEPT + 1 :], found]
         assert isinstance(found.program, JointProgram)
@@ -113,15 +113,15 @@ def build_optimizers(members: Sequence[Unit]) -> None:
                 optimizer.build(group_weights(group))
 
 
-def _compiled_as(members: Sequence[Unit]) -> list[Any]:
+def compiled_as(models: Sequence[Any]) -> list[Any]:
     """What a fresh `compile` replaces. Objects, not their ids: one that is held cannot come again as another."""
     compiled: list[Any] = []
-    for unit in members:
-        metrics = list(getattr(unit.model, "metrics", []))
+    for model in models:
+        metrics = list(getattr(model, "metrics", []))
         compiled += [
-            getattr(unit.model, "optimizer", None),
+            getattr(model, "optimizer", None),
             metrics[0] if metrics else None,
-            getattr(unit.model, "jit_compile", False),
-            getattr(unit.model, "run_eagerly", False),
+            getattr(model, "jit_compile", False),
+            getattr(model, "run_eagerly", False),
         ]
     return compiled

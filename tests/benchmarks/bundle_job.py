@@ -1,0 +1,149 @@
+"""One training of a bundle, in a process of its own, for `tests.benchmarks.bundles`. Prints one JSON line.
+
+    python -m tests.benchmarks.bundle_job PEERS epoch|uneven|ten|predict|memory|equality mlp|cnn|lstm MEMBERS [EPOCHS]
+
+PEERS is the folder of the peers, which has the workloads and the models.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+class Job:
+    """The members of a workload, composed and alone.
+
+    Args:
+        workload: its name.
+        members: how many.
+        uneven: whether their rows run from 200 to all, instead of being equally many.
+    """
+
+    def __init__(self, workload: str, members: int, *, uneven: bool = False) -> None:
+        import keras
+        import numpy as np
+
+        keras.utils.set_random_seed(0)
+        peers, workloads = (importlib.import_module(name) for name in ("keras_peers", "workloads"))
+        self.workload = workloads.WORKLOADS[workload]
+        x, y = self.workload.arrays(members)
+        sizes = np.linspace(200 if uneven else self.workload.samples, self.workload.samples, members).astype(int)
+        self.rows = {f"m{i}": (x[i][:size], y[i][:size]) for i, size in enumerate(sizes)}
+
+        def model() -> Any:
+            made = peers.build(workload)
+            made.compile(keras.optimizers.Adam(1e-3), peers.loss(self.workload))
+            return made
+
+        self.make = model
+        self.models = {name: model() for name in self.rows}
+
+    def joint(self, options: str = "") -> Any:
+        import composer
+
+        return composer.compile(f"parallel({', '.join(self.models)}) on auto {options}", models=self.models)
+
+    def settings(self, epochs: int) -> dict[str, Any]:
+        return {"batch_size": self.workload.batch, "epochs": epochs, "verbose": 0}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def epoch(workload: str, members: int, epochs: int, *, uneven: bool = False) -> dict[str, float]:
+    """Seconds of an epoch after the first, and of the first, as the peers take them."""
+    job = Job(workload, members, uneven=uneven)
+    joint = job.joint()
+    first = seconds(lambda: joint.fit(job.rows, **job.settings(1)))
+    found = {"first_epoch_s": first, "epoch_s": seconds(lambda: joint.fit(job.rows, **job.settings(epochs))) / epochs}
+    return {**found, "bundles": sum("batched program" in note for note in joint.plan.notes)}
+
+
+def uneven(workload: str, members: int, epochs: int) -> dict[str, float]:
+    """The same with unlike numbers of rows, beside the members' own fits."""
+    found = epoch(workload, members, epochs, uneven=True)
+    job = Job(workload, members, uneven=True)
+    for name, model in job.models.items():
+        model.fit(*job.rows[name], **job.settings(1))
+    alone = seconds(lambda: [model.fit(*job.rows[name], **job.settings(2)) for name, model in job.models.items()])
+    return {**found, "alone_s": alone / 2}
+
+
+def ten(workload: str, members: int, _: int) -> dict[str, float]:
+    """Ten epochs from the call of `fit` to its return."""
+    job = Job(workload, members)
+    joint = job.joint()
+    return {"ten_s": seconds(lambda: joint.fit(job.rows, **job.settings(10)))}
+
+
+def predict(workload: str, members: int, _: int) -> dict[str, float]:
+    """All rows of all members, beside the members' own `predict`, each called once before."""
+    job = Job(workload, members)
+    joint = job.joint()
+    rows = {name: x for name, (x, _) in job.rows.items()}
+    joint.predict(rows, verbose=0)
+    for name, model in job.models.items():
+        model.predict(rows[name][:32], verbose=0)
+    joint_s = seconds(lambda: joint.predict(rows, verbose=0))
+    return {
+        "predict_s": joint_s,
+        "alone_s": seconds(lambda: [model.predict(rows[name], verbose=0) for name, model in job.models.items()]),
+    }
+
+
+def memory(workload: str, members: int, _: int) -> dict[str, float]:
+    """The peak of a fit, TensorFlow's own and what a small fit takes left out, over weights, slots and rows."""
+    small = Job(workload, 8)
+    small.joint("fuse=on").fit(small.rows, **small.settings(1))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    job = Job(workload, members)
+    joint = job.joint("fuse=on")
+    joint.fit(job.rows, **job.settings(1))
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    weights = sum(weight.numpy().nbytes for model in job.models.values() for weight in model.trainable_variables)
+    rows = sum(array.nbytes for pair in job.rows.values() for array in pair)
+    return {"peak_ratio": taken / (3 * weights + rows), "peak_mib": taken / 2**20}
+
+
+def equality(workload: str, members: int, epochs: int) -> dict[str, float]:
+    """The largest difference of a weight or slot to the models alone, relative to the largest of its model.
+
+    Over few steps: where a `relu` or the largest of a pool tips over by a rounding, a model alone takes another way too.
+    """
+    import numpy as np
+
+    job = Job(workload, members)
+    twins = {name: job.make() for name in job.models}
+    for name, twin in twins.items():
+        twin.set_weights(job.models[name].get_weights())
+    job.joint("fuse=on").fit(job.rows, shuffle=False, **job.settings(epochs))
+    worst = 0.0
+    for name, twin in twins.items():
+        twin.fit(*job.rows[name], shuffle=False, **job.settings(epochs))
+        pairs = [(job.models[name].trainable_variables, twin.trainable_variables)]
+        pairs.append((job.models[name].optimizer.variables, twin.optimizer.variables))
+        for mine, theirs in pairs:
+            arrays = [(np.array(a, np.float64), np.array(b, np.float64)) for a, b in zip(mine, theirs, strict=True)]
+            scale = max(float(np.abs(b).max()) for _, b in arrays)
+            worst = max(worst, *(float(np.abs(a - b).max()) / scale for a, b in arrays))
+    return {"difference": worst}
+
+
+KINDS = {"epoch": epoch, "uneven": uneven, "ten": ten, "predict": predict, "memory": memory, "equality": equality}
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    kind, name, count = sys.argv[2:5]
+    print(json.dumps(KINDS[kind](name, int(count), int(sys.argv[5]) if len(sys.argv) > 5 else 3)))
