@@ -79,13 +79,7 @@ class BundleProgram:
         function = self._function(kind, "full", masked=through is not None)
         leaving = () if through is None else (tf.constant(through, tf.int32),)
         first, last = (tf.constant(step, tf.int32) for step in span)
-        try:
-            return list(function(state, rows.arrays, rows.order, first, last, *leaving))
-        except tf.errors.InvalidArgumentError as error:
-            if not self.jit or "unsupported operations" not in error.message:
-                raise
-        self.jit = False  # XLA has no form of some operation
-        return self.full_steps(kind, state, rows, span, through)
+        return list(function(state, rows.arrays, rows.order, first, last, *leaving))
 
     def short_steps(self, kind: Kind, state: State, rows: StackedRows, starts: np.ndarray, counts: np.ndarray) -> State:
         """One batch of less than the full size for each member that has one.
@@ -105,14 +99,19 @@ class BundleProgram:
         many = tf.constant(np.count_nonzero(counts), tf.int32)
         return list(self._function(kind, "singly")(state, rows.arrays, rows.order, *chosen, many))
 
-    def trace(self, kind: Kind, state: State, rows: StackedRows) -> None:
-        """Trace the steps that every pass takes, so that a model that cannot be batched shows now.
+    def prepare(self, kind: Kind, state: State, rows: StackedRows) -> None:
+        """Trace and compile the steps that a pass takes, so that a model that cannot be batched shows now.
 
         Raises:
-            Exception: whatever TensorFlow says of an operation that it cannot batch.
+            Exception: whatever TensorFlow says of an operation that it cannot batch or compile.
         """
-        step = tf.constant(0)
-        self._function(kind, "full").trace(state, rows.arrays, rows.order, step, step)
+        if rows.lengths.max() >= kind.batch_size:
+            through = np.zeros(len(state[0]), np.int32) if rows.uneven else None
+            self.full_steps(kind, state, rows, (0, 0), through)  # no step
+        rest = rows.lengths % kind.batch_size
+        if len(rest) > 1 and rest[0] and (rest == rest[0]).all():
+            index = tf.constant(rows.order_of(np.zeros_like(rest), int(rest[0])))
+            self._function(kind, "short").trace(state, rows.arrays, index)
 
     @property
     def log_names(self) -> list[str]:

@@ -45,10 +45,14 @@ class BundlePass:
                 self._rows.append(StackedRows([rows.get(self.program.names[member]) for member in stack.members]))
             self._present.append(np.zeros(len(stack.members), bool))
 
-    def trace(self) -> None:
-        """See `BundleProgram.trace`."""
-        for number in range(len(self.program.stacks)):
-            self.program.trace(self.kind, self.state.stacked[number], self._rows[number])
+    def prepare(self) -> None:
+        """See `BundleProgram.prepare`."""
+
+        def stack(number: int) -> None:
+            with tf.device(self.program.stacks[number].device):
+                self.program.prepare(self.kind, self.state.stacked[number], self._rows[number])
+
+        self.program.each(stack)
 
     def begin(self, epochs: Mapping[str, int]) -> None:
         """Begin a pass with the members that take part, each with the epoch that tells the order of its rows."""

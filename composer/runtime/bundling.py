@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from composer.engine.bundle_program import BundleProgram, Kind, Purpose
@@ -16,6 +18,7 @@ from composer.engine.bundle_state import BundleState
 from composer.engine.bundles import NO_BUNDLES, BundlePass, Bundles, predictions
 from composer.engine.feed import ArrayRows, Rows
 from composer.engine.units import Unit
+from composer.graph.private import random_states
 from composer.runtime.likeness import compiled_by_xla, likeness, rows_key, why_alone
 from composer.runtime.programs import ProgramCache, build_optimizers
 
@@ -61,19 +64,16 @@ def bundled_training(
         told = f"{len(group)} members like `{group[0].name}`"
         build_optimizers(group)
         _build_metrics(group, training)
-        state = BundleState(_program(group, training, programs, "train"))
-        steps = _pass("train", state, training)
+        drawn = random_states(group[0].model)
+        before = [np.array(seeds) for seeds in drawn]
         try:
-            steps.trace()
+            state, steps, evaluation = _prepared(group, training, validation, programs)
         except Exception as error:  # whatever an operation that cannot be batched raises
             notes.append(f"{told} are joined: they cannot be batched ({_last_line(error)})")
+            for seeds, value in zip(drawn, before, strict=True):
+                seeds.assign(value)  # an operation may have drawn before the one that failed
             continue
-        validated = any(unit.name in validation for unit in group)
-        bundles = Bundles(
-            (*bundles.states, state),
-            (*bundles.training, steps),
-            (*bundles.validation, *([_pass("test", state, validation)] if validated else [])),
-        )
+        bundles = Bundles((*bundles.states, state), (*bundles.training, steps), (*bundles.validation, *evaluation))
         names.update(state.program.names)
         notes.append(f"{told} are {_told(state.program)}")
     return Bundling(bundles, frozenset(names), tuple(notes))
@@ -81,13 +81,16 @@ def bundled_training(
 
 def bundled_evaluation(units: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, fuse: str) -> Bundling:
     """Find the members that can be evaluated together, and make their bundles."""
-    states = []
+    passes = []
     for group in _alike(units, rows, {}, fuse, "test")[0]:
         _build_metrics(group, rows)
-        states.append(BundleState(_program(group, rows, programs, "test")))
-    passes = tuple(_pass("test", state, rows) for state in states)
+        each = _pass("test", BundleState(_program(group, rows, programs, "test")), rows)
+        with suppress(Exception):  # whatever an operation that cannot be batched raises; they are joined
+            each.prepare()
+            passes.append(each)
+    states = tuple(each.state for each in passes)
     names = frozenset(name for state in states for name in state.program.names)
-    return Bundling(Bundles(tuple(states), validation=passes), names)
+    return Bundling(Bundles(states, validation=tuple(passes)), names)
 
 
 def bundled_predictions(
@@ -96,8 +99,34 @@ def bundled_predictions(
     """The outputs of the members that can be run together, by member."""
     outputs: dict[str, Any] = {}
     for group in _alike(units, rows, {}, fuse, "predict")[0]:
-        outputs.update(predictions(_program(group, rows, programs, "predict"), _arrays(rows, group)))
+        with suppress(Exception):  # whatever an operation that cannot be batched raises; they are joined
+            outputs.update(predictions(_program(group, rows, programs, "predict"), _arrays(rows, group)))
     return outputs
+
+
+def _prepared(
+    group: Sequence[Unit], training: Mapping[str, Rows], validation: Mapping[str, Rows], programs: ProgramCache
+) -> tuple[BundleState, BundlePass, list[BundlePass]]:
+    """A bundle whose steps are traced and compiled; without XLA where that has no form of an operation.
+
+    Raises:
+        Exception: whatever an operation that cannot be batched raises.
+    """
+    jit = compiled_by_xla(group[0].model, _arrays(training, group)[group[0].name], programs.jit, "train")
+    drawn = bool(random_states(group[0].model))
+    for compiled in [True, False] if jit and not drawn else [jit]:
+        state = BundleState(programs.bundle(group, jit=compiled, trains=True))
+        steps = _pass("train", state, training)
+        validated = any(unit.name in validation for unit in group)
+        evaluation = [_pass("test", state, validation)] if validated else []
+        try:
+            for each in (steps, *evaluation):
+                each.prepare()
+            return state, steps, evaluation
+        except tf.errors.OpError:
+            if not compiled or drawn:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _told(program: BundleProgram) -> str:
@@ -177,11 +206,15 @@ def _build_model_metrics(model: keras.Model, rows: Rows) -> None:
     assert isinstance(rows, ArrayRows)
     one_row = keras.tree.map_structure(lambda array: array[:1], rows.arrays)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(one_row)
+    drawn = random_states(model)
+    before = [np.array(state) for state in drawn]  # a recurrent cell draws even where it drops nothing
     with tf.device("/device:CPU:0"):
         y_pred = model(x, training=False)
         model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
         model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
     model.reset_metrics()
+    for state, value in zip(drawn, before, strict=True):
+        state.assign(value)
 
 
 def _last_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from composer.graph.private import compile_settings, flatten_layers, random_stat
 from composer.runtime.programs import compiled_as
 
 _OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+_COARSE = ("bfloat16", "float16")
 _UNLIKE_OPTIMIZERS = ("LossScaleOptimizer", "MultiOptimizer")
 
 
@@ -45,8 +46,21 @@ def why_alone(unit: Unit, rows: Rows, shared: Counter[int], purpose: Purpose) ->
     own = next((layer for layer in layers if not _of_keras(layer) or isinstance(layer, keras.layers.Lambda)), None)
     if own is not None:
         return f"only Keras' own layers are batched, and `{own.name}` is a {type(own).__name__}"
+    augmenting = next(
+        (layer for layer in layers if ".preprocessing." in type(layer).__module__ and _draws(layer)), None
+    )
+    if augmenting is not None:
+        return f"what `{augmenting.name}` draws has another shape or order for each member"
+    coarse = next((layer.compute_dtype for layer in layers if layer.compute_dtype in _COARSE), None)
+    if coarse is not None:
+        return f"in {coarse} the roundings of a batched program would show"
     if purpose == "predict":
-        return None
+        recurrent = any(isinstance(layer, keras.layers.RNN) for layer in layers)
+        return (
+            "its recurrent cells draw random numbers in a prediction too"
+            if recurrent and random_states(model)
+            else None
+        )
     if purpose == "train" and (not _of_keras(model.optimizer) or type(model.optimizer).__name__ in _UNLIKE_OPTIMIZERS):
         return f"its optimizer is a {type(model.optimizer).__name__}"
     counted = keras.tree.flatten(compile_settings(model))
@@ -103,6 +117,10 @@ def _is_dense(array: Any) -> bool:
 
 def _of_keras(thing: Any) -> bool:
     return type(thing).__module__.partition(".")[0] == "keras"
+
+
+def _draws(layer: keras.layers.Layer) -> bool:
+    return bool(random_states(layer))
 
 
 def _counts(thing: Any) -> bool:

@@ -120,7 +120,7 @@ def memory(workload: str, members: int, _: int) -> dict[str, float]:
 def equality(workload: str, members: int, epochs: int) -> dict[str, float]:
     """The largest difference of a weight or slot to the models alone, relative to the largest of its model.
 
-    Over few steps: where a `relu` or the largest of a pool tips over by a rounding, a model alone takes another way too.
+    Over few steps: where a `relu` or the largest of a pool tips over by a rounding, the ways part.
     """
     import numpy as np
 
