@@ -51,6 +51,7 @@ class BundleProgram:
         self.units = tuple(units)
         self.names = tuple(unit.name for unit in units)
         self.jit = jit
+        self.columns = jit and all("CPU" in unit.home.upper() for unit in units)  # see `vectorized`
         self.trains = trains
         self.step = FunctionalStep.of(units[0].model, trains=trains)
         self.looped: set[str] = set()  # operations that are run member by member
@@ -170,7 +171,12 @@ class BundleProgram:
 
             def batch(index: Any) -> Any:
                 x = keras.tree.map_structure(lambda array: tf.gather(array, index), arrays)
-                return vectorized(lambda each: self.step.predict(each[0], each[1]), (list(state), x), self.looped)
+                return vectorized(
+                    lambda each: self.step.predict(each[0], each[1]),
+                    (list(state), x),
+                    self.looped,
+                    columns=self.columns,
+                )
 
             batches = tf.transpose(tf.reshape(order, [members, length // size, size]), [1, 0, 2])
             if length == size:
@@ -208,7 +214,9 @@ class BundleProgram:
 
     def _step(self, kind: Kind, state: State, arrays: Any, index: tf.Tensor) -> State:
         batch = keras.tree.map_structure(lambda array: tf.gather(array, index), arrays)
-        return vectorized(lambda each: self._one(kind, each[0], each[1]), (state, batch), self.looped)
+        return vectorized(
+            lambda each: self._one(kind, each[0], each[1]), (state, batch), self.looped, columns=self.columns
+        )
 
     def _one(self, kind: Kind, state: State, batch: Any) -> State:
         return (self.step.train if kind.purpose == "train" else self.step.test)(state, batch)

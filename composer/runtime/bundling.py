@@ -19,12 +19,26 @@ from composer.engine.bundles import NO_BUNDLES, BundlePass, Bundles, predictions
 from composer.engine.feed import ArrayRows, Rows
 from composer.engine.units import Unit
 from composer.graph.private import random_states
-from composer.runtime.likeness import compiled_by_xla, likeness, rows_key, why_alone
+from composer.runtime.bundle_form import cheapest_form
+from composer.runtime.likeness import likeness, rows_key, why_alone
 from composer.runtime.programs import ProgramCache, build_optimizers
 
 FEWEST = {"auto": 4, "on": 2}
 """Members of a bundle, by what the spec says of `fuse=`: of fewer, tracing a batched program costs more than it
 saves."""
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Members for one program.
+
+    Args:
+        units: they.
+        jit: whether XLA is to compile it.
+    """
+
+    units: list[Unit]
+    jit: bool
 
 
 @dataclass(frozen=True)
@@ -57,14 +71,14 @@ def bundled_training(
         programs: where traced programs are kept.
         fuse: the spec's `fuse=`.
     """
-    alike, notes = _alike(units, training, validation, fuse, "train")
+    alike, notes = _alike(units, training, validation, programs, fuse, "train")
     bundles = Bundles()
     names: set[str] = set()
     for group in alike:
-        told = f"{len(group)} members like `{group[0].name}`"
-        build_optimizers(group)
-        _build_metrics(group, training)
-        drawn = random_states(group[0].model)
+        told = _named(group.units)
+        build_optimizers(group.units)
+        _build_metrics(group.units, training)
+        drawn = random_states(group.units[0].model)
         before = [np.array(seeds) for seeds in drawn]
         try:
             state, steps, evaluation = _prepared(group, training, validation, programs)
@@ -82,9 +96,9 @@ def bundled_training(
 def bundled_evaluation(units: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, fuse: str) -> Bundling:
     """Find the members that can be evaluated together, and make their bundles."""
     passes = []
-    for group in _alike(units, rows, {}, fuse, "test")[0]:
-        _build_metrics(group, rows)
-        each = _pass("test", BundleState(_program(group, rows, programs, "test")), rows)
+    for group in _alike(units, rows, {}, programs, fuse, "test")[0]:
+        _build_metrics(group.units, rows)
+        each = _pass("test", BundleState(programs.bundle(group.units, jit=group.jit, trains=False)), rows)
         with suppress(Exception):  # whatever an operation that cannot be batched raises; they are joined
             each.prepare()
             passes.append(each)
@@ -98,26 +112,26 @@ def bundled_predictions(
 ) -> dict[str, Any]:
     """The outputs of the members that can be run together, by member."""
     outputs: dict[str, Any] = {}
-    for group in _alike(units, rows, {}, fuse, "predict")[0]:
+    for group in _alike(units, rows, {}, programs, fuse, "predict")[0]:
         with suppress(Exception):  # whatever an operation that cannot be batched raises; they are joined
-            outputs.update(predictions(_program(group, rows, programs, "predict"), _arrays(rows, group)))
+            program = programs.bundle(group.units, jit=group.jit, trains=False)
+            outputs.update(predictions(program, _arrays(rows, group.units)))
     return outputs
 
 
 def _prepared(
-    group: Sequence[Unit], training: Mapping[str, Rows], validation: Mapping[str, Rows], programs: ProgramCache
+    group: _Alike, training: Mapping[str, Rows], validation: Mapping[str, Rows], programs: ProgramCache
 ) -> tuple[BundleState, BundlePass, list[BundlePass]]:
     """A bundle whose steps are traced and compiled; without XLA where that has no form of an operation.
 
     Raises:
         Exception: whatever an operation that cannot be batched raises.
     """
-    jit = compiled_by_xla(group[0].model, _arrays(training, group)[group[0].name], programs.jit, "train")
-    drawn = bool(random_states(group[0].model))
-    for compiled in [True, False] if jit and not drawn else [jit]:
-        state = BundleState(programs.bundle(group, jit=compiled, trains=True))
+    drawn = bool(random_states(group.units[0].model))
+    for compiled in [True, False] if group.jit and not drawn else [group.jit]:
+        state = BundleState(programs.bundle(group.units, jit=compiled, trains=True))
         steps = _pass("train", state, training)
-        validated = any(unit.name in validation for unit in group)
+        validated = any(unit.name in validation for unit in group.units)
         evaluation = [_pass("test", state, validation)] if validated else []
         try:
             for each in (steps, *evaluation):
@@ -129,18 +143,15 @@ def _prepared(
     raise AssertionError("unreachable")
 
 
+def _named(group: Sequence[Unit]) -> str:
+    return f"{len(group)} members like `{group[0].name}`"
+
+
 def _told(program: BundleProgram) -> str:
     looped = f"; member by member: {', '.join(sorted(program.looped))}" if program.looped else ""
     devices = len({stack.device for stack in program.stacks})
     spread = f", on {devices} devices" if devices > 1 else ""
     return f"one batched program{', compiled by XLA' if program.jit else ''}{spread}{looped}"
-
-
-def _program(
-    group: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, purpose: Purpose
-) -> BundleProgram:
-    jit = compiled_by_xla(group[0].model, _arrays(rows, group)[group[0].name], programs.jit, purpose)
-    return programs.bundle(group, jit=jit, trains=purpose == "train")
 
 
 def _pass(purpose: Purpose, state: BundleState, rows: Mapping[str, Rows]) -> BundlePass:
@@ -155,8 +166,13 @@ def _arrays(rows: Mapping[str, Rows], group: Sequence[Unit]) -> dict[str, ArrayR
 
 
 def _alike(
-    units: Sequence[Unit], rows: Mapping[str, Rows], validation: Mapping[str, Rows], fuse: str, purpose: Purpose
-) -> tuple[list[list[Unit]], list[str]]:
+    units: Sequence[Unit],
+    rows: Mapping[str, Rows],
+    validation: Mapping[str, Rows],
+    programs: ProgramCache,
+    fuse: str,
+    purpose: Purpose,
+) -> tuple[list[_Alike], list[str]]:
     """Members in groups that are one program each, and why the others are in none."""
     if fuse == "off" or len(units) < FEWEST[fuse]:
         return [], []
@@ -173,9 +189,15 @@ def _alike(
             continue
         assert isinstance(given, ArrayRows)
         groups.setdefault(likeness(unit, given, purpose), []).append(unit)
-    parts = [part for group in groups.values() for part in _by_validation(group, validation)]
-    found = [group for group in parts if len(group) >= FEWEST[fuse]]
-    return found, notes if found else []
+    found, dear = [], []
+    for part in (part for group in groups.values() for part in _by_validation(group, validation)):
+        if len(part) >= FEWEST[fuse]:
+            form = cheapest_form(part[0], _arrays(rows, part)[part[0].name], programs.jit, purpose)
+            if form.reason is None or fuse == "on":
+                found.append(_Alike(part, form.jit))
+            else:
+                dear.append(f"{_named(part)} are joined: {form.reason}")
+    return found, [*notes, *dear] if found or dear else []
 
 
 def _by_validation(group: Sequence[Unit], validation: Mapping[str, Rows]) -> list[list[Unit]]:

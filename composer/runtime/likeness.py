@@ -175,37 +175,3 @@ def _frozen(part: Any) -> Hashable:
     if isinstance(part, np.ndarray):
         return (part.shape, part.tobytes())
     return part if isinstance(part, Hashable) else repr(part)
-
-
-def compiled_by_xla(model: keras.Model, rows: ArrayRows, jit: str, purpose: Purpose) -> bool:
-    """Whether the steps of a bundle are compiled by XLA.
-
-    It makes dense nets several times faster, and on a CPU convolutions many times slower; recurrent layers are unrolled
-    for it, which takes long where there are many steps. Where layers draw random numbers, the bundle does as its
-    members would: XLA draws others.
-
-    Args:
-        model: one for all.
-        rows: of one of them.
-        jit: the spec's `jit=`, which overrules.
-        purpose: what its steps do.
-    """
-    if jit != "auto":
-        return jit == "on"
-    if purpose == "train" and random_states(model):
-        return bool(model.jit_compile)
-    layers = flatten_layers(model)
-    if any(isinstance(layer, _CONVOLUTIONS) or not layer.supports_jit for layer in layers):
-        return False
-    lengths = [leaf.shape[1] for leaf in keras.tree.flatten(rows.arrays[0]) if len(leaf.shape) > 1]
-    return not any(isinstance(layer, keras.layers.RNN) for layer in layers) or max(lengths) <= MOST_UNROLLED
-
-
-MOST_UNROLLED = 32
-"""Steps of a sequence: compiling takes about 0.2 s for each."""
-
-_CONVOLUTIONS = tuple(
-    getattr(keras.layers, name)
-    for name in dir(keras.layers)
-    if isinstance(getattr(keras.layers, name), type) and "Conv" in name
-)
