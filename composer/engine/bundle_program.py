@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from composer.engine.bundle_rows import StackedRows
+from composer.engine.functional_optimizers import Varying
 from composer.engine.functional_step import FunctionalStep, State, unrolled
 from composer.engine.pfor import vectorized
 from composer.engine.units import Unit
@@ -45,15 +46,19 @@ class BundleProgram:
         units: the members, in order; the first one's model stands for all.
         jit: whether steps of full batches are compiled by XLA.
         trains: whether it is to train; else the optimizers are left out.
+        settings: of the optimizers, which differ from member to member.
     """
 
-    def __init__(self, units: Sequence[Unit], *, jit: bool, trains: bool = True) -> None:
+    def __init__(
+        self, units: Sequence[Unit], *, jit: bool, trains: bool = True, settings: Sequence[Varying] = ()
+    ) -> None:
         self.units = tuple(units)
         self.names = tuple(unit.name for unit in units)
         self.jit = jit
         self.columns = jit and all("CPU" in unit.home.upper() for unit in units)  # see `vectorized`
         self.trains = trains
-        self.step = FunctionalStep.of(units[0].model, trains=trains)
+        self.settings = tuple(settings)
+        self.step = FunctionalStep.of(units[0].model, trains=trains, settings=settings)
         self.looped: set[str] = set()  # operations that are run member by member
         self.stacks = _placed(self.units, jit=jit)
         self._pool = ThreadPoolExecutor(len(self.stacks), thread_name_prefix="composer-bundle")

@@ -39,7 +39,15 @@ class BundleState:
     def _read(self, stack: Stack) -> list[tf.Tensor]:
         with tf.device(stack.device):
             members = [self.variables[member] for member in stack.members]
-            return [tf.stack([_value(variable) for variable in each]) for each in zip(*members, strict=True)]
+            values = [tf.stack([_value(variable) for variable in each]) for each in zip(*members, strict=True)]
+            return [*values, *self._settings(stack)]
+
+    def _settings(self, stack: Stack) -> list[tf.Tensor]:
+        optimizers = [self.program.units[member].model.optimizer for member in stack.members]
+        return [
+            tf.constant([getattr(optimizer, setting.name) for optimizer in optimizers], setting.dtype)
+            for setting in self.program.settings
+        ]
 
     def reset_metrics(self, number: int, present: np.ndarray) -> None:
         """Let the metrics of some members of a stack begin anew."""
@@ -65,7 +73,7 @@ class BundleState:
                 with tf.device(self.program.stacks[number].device):
                     self._parts[number] = [tf.unstack(tensor) for tensor in self.stacked[number]]
             variables = self.variables[self.program.stacks[number].members[position]]
-            for variable, parts in zip(variables, self._parts[number], strict=True):
+            for variable, parts in zip(variables, self._parts[number], strict=False):  # settings are no variables
                 tf.raw_ops.AssignVariableOp(resource=variable.value.handle, value=parts[position])
             self._unwritten.discard(name)
 

@@ -6,9 +6,11 @@ functional optimizer has the same class, settings and variables, and assigns to 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -50,13 +52,13 @@ class _Functional:
     def _accumulate(self, grads: list[Any], variables: list[Any]) -> None:
         steps = self.gradient_accumulation_steps  # type: ignore[attr-defined]
         sums = [self._accumulated_gradients[self._get_variable_index(v)] for v in variables]  # type: ignore[attr-defined]
-        totals = [tf.convert_to_tensor(g) + ops.convert_to_tensor(total) for g, total in zip(grads, sums, strict=True)]
+        totals = [tf.convert_to_tensor(g) + total.value for g, total in zip(grads, sums, strict=True)]
         touched = [*self._trainable_variables, *self.variables]  # type: ignore[attr-defined]
-        before = [ops.convert_to_tensor(variable) for variable in touched]
+        before = [variable.value for variable in touched]  # Keras takes a variable for a tensor: it would be read later
         complete = ops.equal((self._iterations + 1) % steps, 0)  # type: ignore[attr-defined]
         self._update([total / steps for total in totals], variables)
         for variable, old in zip(touched, before, strict=True):
-            variable.assign(ops.where(complete, ops.convert_to_tensor(variable), old))
+            variable.assign(ops.where(complete, variable.value, old))
         for each, total in zip(sums, totals, strict=True):
             each.assign(ops.where(complete, ops.zeros_like(total), total))
 
@@ -71,14 +73,80 @@ class _Functional:
                     variable.assign(ops.where(due, average, variable))
 
 
-def functional_optimizer(optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable]) -> Any:
+class Varying(NamedTuple):
+    """A number of an optimizer's configuration that differs from member to member.
+
+    Args:
+        name: of the setting.
+        dtype: of the variable that it becomes.
+    """
+
+    name: str
+    dtype: str
+
+
+class _Setting(keras.Variable):
+    """A setting as a variable; 0 of none or of all members.
+
+    Keras' rules ask in Python whether a setting is there (`if self.momentum != 0`, `if self.clipnorm and ...`), and
+    compute `1 - self.beta_2` in Python's own precision, which is why these are float64 where a rule can take that.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> Any:
+        return True if isinstance(other, (int, float)) and other == 0 else super().__ne__(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return True if isinstance(other, (int, float)) and other == 0 else super().__gt__(other)
+
+    __hash__ = keras.Variable.__hash__
+
+
+def functional_optimizer(
+    optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable], settings: Sequence[Varying] = ()
+) -> Any:
     """An optimizer with the rule and the settings of another, to be used in a `keras.StatelessScope`.
 
     Args:
         optimizer: of one of Keras' own classes, built or not; it is left as it is.
-        weights: those it is to step; its variables are in the order of the optimizer's own.
+        weights: those it is to step.
+        settings: numbers in its configuration that become variables.
+
+    Returns:
+        The optimizer; its `state_variables` are those of `optimizer`, in their order, and the settings.
     """
     kind: Any = type(optimizer)
     functional = type(kind.__name__, (_Functional, kind), {}).from_config(optimizer.get_config())  # type: ignore[attr-defined]
     functional.build(weights)
+    own = list(functional.variables)
+    variables = [_Setting(getattr(functional, each.name), trainable=False, dtype=each.dtype) for each in settings]
+    for each, variable in zip(settings, variables, strict=True):
+        setattr(functional, each.name, variable)
+    functional.state_variables = [*own, *variables]
     return functional
+
+
+def varying(optimizer: keras.optimizers.Optimizer, name: str) -> Varying | None:
+    """A setting of an optimizer as one that is not known when its rule is traced; None where the rule wants to know."""
+    settings = (Varying(name, dtype) for dtype in ("float64", "float32"))
+    return next((setting for setting in settings if _works(optimizer, setting)), None)
+
+
+def _works(optimizer: keras.optimizers.Optimizer, setting: Varying) -> bool:
+    weight = keras.Variable(np.ones((2, 2), "float32"))
+    functional = functional_optimizer(optimizer, [weight], [setting])
+    variables = [weight, *functional.state_variables]
+
+    def step(values: list[tf.Tensor]) -> tf.Tensor:
+        with keras.StatelessScope(list(zip(variables, values, strict=True))) as scope:
+            functional.apply([tf.ones((2, 2))], [weight])
+        return scope.get_current_value(weight)
+
+    specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in variables]
+    try:
+        tf.function(step, autograph=False).get_concrete_function(specs)
+    except Exception:  # whatever Keras and TensorFlow say of a number that they want to know
+        return False
+    return True

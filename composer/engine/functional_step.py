@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from composer.engine.functional_optimizers import functional_optimizer
+from composer.engine.functional_optimizers import Varying, functional_optimizer
 from composer.graph.layers import call_model
 from composer.graph.private import flatten_layers
 
@@ -27,7 +27,8 @@ class FunctionalStep:
         model: compiled, its metrics and optimizer built.
         optimizer: the model's, as `functional_optimizer` makes it; None where it is not to be trained.
         num_weights: how many of the variables are trainable weights; they come first.
-        variables: weights, other states, metrics and the optimizer's, in this order.
+        variables: weights, other states, metrics and the optimizer's, in this order; at last its settings that vary,
+            which no step changes.
     """
 
     model: keras.Model
@@ -36,10 +37,16 @@ class FunctionalStep:
     variables: tuple[keras.Variable, ...]
 
     @classmethod
-    def of(cls, model: keras.Model, *, trains: bool = True) -> FunctionalStep:
-        """The steps of a model; of one that is to be trained or evaluated metrics and optimizer are built."""
-        optimizer = functional_optimizer(model.optimizer, model.trainable_variables) if trains else None
-        variables = (*model_variables(model), *([] if optimizer is None else optimizer.variables))
+    def of(cls, model: keras.Model, *, trains: bool = True, settings: Sequence[Varying] = ()) -> FunctionalStep:
+        """The steps of a model; of one that is to be trained or evaluated metrics and optimizer are built.
+
+        Args:
+            model: whose.
+            trains: whether it is to be trained.
+            settings: of its optimizer, which are part of the state.
+        """
+        optimizer = functional_optimizer(model.optimizer, model.trainable_variables, settings) if trains else None
+        variables = (*model_variables(model), *([] if optimizer is None else optimizer.state_variables))
         return cls(model, optimizer, len(model.trainable_variables), variables)
 
     def train(self, state: Sequence[tf.Tensor], batch: Any) -> State:

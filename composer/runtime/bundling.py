@@ -17,10 +17,11 @@ from composer.engine.bundle_program import BundleProgram, Kind, Purpose
 from composer.engine.bundle_state import BundleState
 from composer.engine.bundles import NO_BUNDLES, BundlePass, Bundles, predictions
 from composer.engine.feed import ArrayRows, Rows
+from composer.engine.functional_optimizers import Varying
 from composer.engine.units import Unit
 from composer.graph.private import random_states
 from composer.runtime.bundle_form import cheapest_form
-from composer.runtime.likeness import likeness, rows_key, why_alone
+from composer.runtime.likeness import likeness, rows_key, varying_settings, why_alone
 from composer.runtime.programs import ProgramCache, build_optimizers
 
 FEWEST = {"auto": 4, "on": 2}
@@ -35,10 +36,12 @@ class _Alike:
     Args:
         units: they.
         jit: whether XLA is to compile it.
+        settings: of their optimizers, in which they differ.
     """
 
     units: list[Unit]
     jit: bool
+    settings: Sequence[Varying] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ def _prepared(
     """
     drawn = bool(random_states(group.units[0].model))
     for compiled in [True, False] if group.jit and not drawn else [group.jit]:
-        state = BundleState(programs.bundle(group.units, jit=compiled, trains=True))
+        program = programs.bundle(group.units, jit=compiled, trains=True, settings=group.settings)
+        state = BundleState(program)
         steps = _pass("train", state, training)
         validated = any(unit.name in validation for unit in group.units)
         evaluation = [_pass("test", state, validation)] if validated else []
@@ -191,12 +195,13 @@ def _alike(
         groups.setdefault(likeness(unit, given, purpose), []).append(unit)
     found, dear = [], []
     for part in (part for group in groups.values() for part in _by_validation(group, validation)):
-        if len(part) >= FEWEST[fuse]:
-            form = cheapest_form(part[0], _arrays(rows, part)[part[0].name], programs.jit, purpose)
+        ruled, settings = varying_settings(part) if purpose == "train" else ([part], [])
+        for alike in (alike for alike in ruled if len(alike) >= FEWEST[fuse]):
+            form = cheapest_form(alike[0], _arrays(rows, alike)[alike[0].name], programs.jit, purpose)
             if form.reason is None or fuse == "on":
-                found.append(_Alike(part, form.jit))
+                found.append(_Alike(alike, form.jit, settings))
             else:
-                dear.append(f"{_named(part)} are joined: {form.reason}")
+                dear.append(f"{_named(alike)} are joined: {form.reason}")
     return found, [*notes, *dear] if found or dear else []
 
 

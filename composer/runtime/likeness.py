@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,13 +13,17 @@ import tensorflow as tf
 
 from composer.engine.bundle_program import Purpose
 from composer.engine.feed import ArrayRows, Rows
+from composer.engine.functional_optimizers import Varying, varying
 from composer.engine.units import Unit
 from composer.graph.private import compile_settings, flatten_layers, random_states
 from composer.runtime.programs import compiled_as
 
 _OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+_STEEP = (keras.layers.STFTSpectrogram,)  # of a model alone, compiled and not, it ends percents apart
 _COARSE = ("bfloat16", "float16")
-_UNLIKE_OPTIMIZERS = ("LossScaleOptimizer", "MultiOptimizer")
+_UNLIKE_OPTIMIZERS = ("LossScaleOptimizer", "MultiOptimizer", "ScheduleFreeAdamW")
+"""On TensorFlow the last reads a momentum that it has just changed for the one before; a pure function cannot."""
+_RATE = "learning_rate"  # a variable anyway
 
 
 def why_alone(unit: Unit, rows: Rows, shared: Counter[int], purpose: Purpose) -> str | None:
@@ -51,6 +55,9 @@ def why_alone(unit: Unit, rows: Rows, shared: Counter[int], purpose: Purpose) ->
     )
     if augmenting is not None:
         return f"what `{augmenting.name}` draws has another shape or order for each member"
+    steep = next((layer for layer in layers if isinstance(layer, _STEEP)), None)
+    if steep is not None:
+        return f"the gradients of `{steep.name}` turn roundings into differences that show"
     coarse = next((layer.compute_dtype for layer in layers if layer.compute_dtype in _COARSE), None)
     if coarse is not None:
         return f"in {coarse} the roundings of a batched program would show"
@@ -71,7 +78,8 @@ def why_alone(unit: Unit, rows: Rows, shared: Counter[int], purpose: Purpose) ->
 def likeness(unit: Unit, rows: ArrayRows, purpose: Purpose) -> Hashable:
     """What members of one bundle have in common: layers, shapes, loss, metrics, the optimizer's rule and batch size.
 
-    Names, seeds and initial values may differ, and the learning rate where it is a variable.
+    Names, seeds and initial values may differ, the learning rate where it is a variable, and the numbers among the
+    optimizer's settings, see `varying_settings`.
     """
     model = unit.model
     variables = [*model.trainable_variables, *model.non_trainable_variables]
@@ -99,9 +107,27 @@ def _compiled_key(model: keras.Model) -> Hashable:
 
 def _optimizer_key(optimizer: keras.optimizers.Optimizer) -> Hashable:
     config = optimizer.get_config()
-    if isinstance(config.get("learning_rate"), float):
-        del config["learning_rate"]
-    return (type(optimizer), _frozen(_without_names(config)))
+    signs = {name: ["sign", (value > 0) - (value < 0)] for name, value in _numbers(config).items()}
+    return (type(optimizer), _frozen(_without_names({**config, **signs})))
+
+
+def _numbers(config: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in config.items() if isinstance(value, float)}
+
+
+def varying_settings(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Varying]]:
+    """Members that are alike in groups whose optimizers' rules are the same, and the settings that differ within them.
+
+    A rule that wants to know a number when it is traced (`varying`) parts members that differ in it.
+    """
+    settings = [_numbers(unit.model.optimizer.get_config()) for unit in units]
+    differing = [name for name in settings[0] if len({each[name] for each in settings}) > 1 and name != _RATE]
+    found = {name: varying(units[0].model.optimizer, name) for name in differing}
+    groups: dict[Hashable, list[Unit]] = {}
+    for unit, each in zip(units, settings, strict=True):
+        fixed = tuple(each[name] for name, setting in found.items() if setting is None)
+        groups.setdefault(fixed, []).append(unit)
+    return list(groups.values()), [setting for setting in found.values() if setting is not None]
 
 
 def rows_key(rows: ArrayRows) -> Hashable:

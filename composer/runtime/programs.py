@@ -11,6 +11,7 @@ import tensorflow as tf
 from composer.engine import units
 from composer.engine.bundle_program import BundleProgram
 from composer.engine.feed import Feed
+from composer.engine.functional_optimizers import Varying
 from composer.engine.programs import JointProgram, MemberStep
 from composer.engine.sharing import group_weights, sharing_groups
 from composer.engine.units import Unit
@@ -64,13 +65,15 @@ class ProgramCache:
 
         return self._get("train", step, members, feed, running=self.running, groups=groups)
 
-    def bundle(self, members: Sequence[Unit], *, jit: bool, trains: bool) -> BundleProgram:
+    def bundle(
+        self, members: Sequence[Unit], *, jit: bool, trains: bool, settings: Sequence[Varying] = ()
+    ) -> BundleProgram:
         """The program of a bundle. See `BundleProgram`."""
-        kind = [jit, trains]
+        kind = [jit, trains, tuple(settings)]
         known = [traced for traced in self._bundles if not traced.is_stale]
         found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == kind), None)
         if found is None:
-            program = BundleProgram(members, jit=jit, trains=trains)
+            program = BundleProgram(members, jit=jit, trains=trains, settings=settings)
             found = _Traced(tuple(members), kind, compiled_as([unit.model for unit in members]), program)
         self._bundles = [*[traced for traced in known if traced is not found][-NUM_KEPT + 1 :], found]
         assert isinstance(found.program, BundleProgram)
