@@ -78,7 +78,7 @@ def _slow_on_cpu(layer: keras.layers.Layer) -> bool:
     kind = type(layer).__name__
     if "Conv" in kind:
         return kind not in _FAST_CONVOLUTIONS or layer.groups > 1
-    if "MaxPooling" in kind and not kind.startswith("Global"):
+    if kind.startswith("MaxPooling"):
         apart = tuple(layer.strides) == tuple(layer.pool_size)
         return kind not in _POOLS or not apart or layer.padding != "valid"
     return False
