@@ -98,6 +98,7 @@ class Member:
         copy_index: position among the copies of `copies=N`, or None where the member uses the model itself.
         replicas: placed calls; None is `x auto`, one a device.
         group: rows taken for each row of the joint batch; None is no grouping, "auto" is chosen from the data.
+        per: the column of keys, for each of which the member has a model; None where it is one model.
         at: the devices the replicas are pinned to; empty where free. One device pins all replicas.
         seed: the member's own seed, from `seed=` or derived from its name.
     """
@@ -108,6 +109,7 @@ class Member:
     copy_index: int | None = None
     replicas: int | None = 1
     group: int | Literal["auto"] | None = None
+    per: str | None = None
     at: tuple[Device, ...] = ()
     seed: int = 0
     train: TrainSettings = TrainSettings()

@@ -58,6 +58,7 @@ class BranchModel(_Options):
 
     group: Positive | Literal["auto"] | None = Field(None, description="an integer of 1 or more, or `auto`")
     copies: Copies | None = Field(None, description=f"an integer from 1 to {MOST_COPIES}")
+    per: Text | None = Field(None, description="a column name")
     at: Device | Annotated[tuple[Device, ...], Field(min_length=1)] | None = Field(
         None, description="a device such as `gpu:1`, or a list of them, one a replica"
     )

@@ -43,6 +43,7 @@ class BranchOptions(Options):
     scope: ClassVar[str] = "a branch"
     group: int | Literal["auto"] | None = None
     copies: int | None = None
+    per: str | None = None
     at: Device | tuple[Device, ...] | None = None
 
 
@@ -75,7 +76,6 @@ class TrainOptions(Options):
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 _SCOPES: tuple[type[Options], ...] = (BranchOptions, CompositionOptions, DataOptions, TrainOptions)
-_LATER = {"per": "one member for each value of a column (`per=`)"}
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ _EVIDENT: dict[str, Callable[[object], bool]] = {
     "merge": _is_one_of("cpu", "gpu"),
     "weights": _is_one_of("keep", "cpu", "gpu", "spread"),
     "at": lambda value: isinstance(value, Device),
+    "per": lambda value: isinstance(value, str) and bool(value),
     "target": lambda value: isinstance(value, str) and bool(value),
     "validation": lambda value: (type(value) is float and 0 < value < 1) or (type(value) is str and bool(value)),
     "shuffle": lambda value: isinstance(value, bool),
@@ -164,9 +165,6 @@ def _report_value(kind: type[Options], option: nodes.Option, index: int | None, 
 
 def _report_unknown(kind: type[Options], option: nodes.Option, faults: Faults) -> None:
     name = option.name.text
-    if name in _LATER and kind is BranchOptions:
-        faults.error("MG211", f"{_LATER[name]} is not supported yet", option.span, label="not supported yet")
-        return
     known = names_of(kind)
     near = faults.near(name, known)
     elsewhere = [] if near else [(scope, found) for scope in _SCOPES for found in _nearest(name, scope, faults)]

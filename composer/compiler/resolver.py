@@ -230,6 +230,7 @@ def _build(scope: _Scope, statements: Statements, settings: _Settings, faults: F
 def _members(branch: Branch, scope: _Scope, settings: _Settings, faults: Faults) -> list[ir.Member]:
     replicas, pins = resolve_pins(branch, scope.devices, faults)
     options = branch.options.values
+    _report_split_keys(branch, faults)
     members = []
     for index, name in enumerate(branch.members):
         place = Place(name, branch.name, index, branch.copies)
@@ -245,6 +246,7 @@ def _members(branch: Branch, scope: _Scope, settings: _Settings, faults: Faults)
                 copy_index=index if branch.copies is not None else None,
                 replicas=replicas,
                 group=options.group,
+                per=None if options.per is None else str(options.per),
                 at=pins,
                 seed=training.seed(trainings, place, faults),
                 train=train,
@@ -253,6 +255,23 @@ def _members(branch: Branch, scope: _Scope, settings: _Settings, faults: Faults)
             )
         )
     return members
+
+
+def _report_split_keys(branch: Branch, faults: Faults) -> None:
+    """A model for each key goes with none of the other ways to make several of one."""
+    per = branch.options.written("per")
+    if per is None:
+        return
+    others = [f"`{name}=`" for name in ("copies", "group") if branch.options.written(name) is not None]
+    others += ["replicas"] if branch.node.replicas is not None and branch.node.replicas.count != 1 else []
+    if others:
+        faults.error(
+            "MG216",
+            f"`per=` of `{branch.name}` does not go with {others[0]}",
+            per.span,
+            label="one model for each key",
+            help=(f"leave {others[0]} out: all keys of `{branch.name}` are one batched program on one device",),
+        )
 
 
 _NO_SETTINGS = ir.TrainSettings()

@@ -25,6 +25,8 @@ Purpose = Literal["train", "test", "predict"]
 _TRACING = threading.RLock()
 FEWEST_IN_STACK = 4
 """Members; a core does not get fewer to itself."""
+FEWEST_OF_A_SIZE = 4
+"""Members whose short batches are equally long; fewer take them one after another."""
 
 
 class Kind(NamedTuple):
@@ -100,6 +102,12 @@ class BundleProgram:
         if len(counts) > 1 and counts.min() == counts.max():
             index = rows.order_of(starts, int(counts[0]))
             return list(self._function(kind, "short")(state, rows.arrays, tf.constant(index)))
+        for size, members in _of_one_size(counts).items():
+            chosen, index = tf.constant(members, tf.int32), rows.order_of(starts, size, members)
+            state = self._function(kind, "sized")(state, rows.arrays, chosen, tf.constant(index))
+            counts = np.where(counts == size, 0, counts)
+        if not counts.any():
+            return list(state)
         first = np.argsort(counts == 0, kind="stable")  # those with a batch come first
         chosen = [tf.constant(each, tf.int32) for each in (first, starts[first], counts[first])]
         many = tf.constant(np.count_nonzero(counts), tf.int32)
@@ -134,11 +142,11 @@ class BundleProgram:
         key = (kind, form, masked, jit)
         with _TRACING:
             if key not in self._functions:
-                forms = {"full": self._full, "short": self._short, "singly": self._singly}
+                forms = {"full": self._full, "short": self._short, "sized": self._sized, "singly": self._singly}
                 make = {**forms, "logs": self._logs, "predict": self._predict}[form]
                 function = tf.function(make(kind, masked), jit_compile=jit or None, autograph=False)
                 within = partial(unrolled, self.step.model) if jit else nullcontext
-                self._functions[key] = _Function(function, within)
+                self._functions[key] = _Function(function, within, num_open=2 if form == "sized" else 0)
         return self._functions[key]
 
     def _full(self, kind: Kind, masked: bool) -> Callable[..., Any]:
@@ -198,6 +206,16 @@ class BundleProgram:
     def _short(self, kind: Kind, _: bool) -> Callable[..., Any]:
         return lambda state, arrays, index: self._step(kind, list(state), arrays, index)
 
+    def _sized(self, kind: Kind, _: bool) -> Callable[..., Any]:
+        """Some members take a step of so many rows each; how many members and rows, is open."""
+
+        def step(state: Any, arrays: Any, chosen: Any, index: Any) -> Any:
+            after = self._step(kind, [tf.gather(tensor, chosen) for tensor in state], arrays, index)
+            where = chosen[:, None]
+            return [tf.tensor_scatter_nd_update(old, where, new) for old, new in zip(state, after, strict=True)]
+
+        return step
+
     def _singly(self, kind: Kind, _: bool) -> Callable[..., Any]:
         """Members of which each has as many rows as it likes take their steps one after another."""
 
@@ -232,6 +250,12 @@ def choose(mask: tf.Tensor, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.reshape(mask, [-1] + [1] * (len(new.shape) - 1)), new, old)
 
 
+def _of_one_size(counts: np.ndarray) -> dict[int, np.ndarray]:
+    """The members whose batches are equally long, by length, where they are several."""
+    sizes, numbers = np.unique(counts[counts > 0], return_counts=True)
+    return {int(size): np.flatnonzero(counts == size) for size in sizes[numbers >= FEWEST_OF_A_SIZE]}
+
+
 def _by_member(steps: tf.Tensor) -> tf.Tensor:
     """(steps, members, rows, ...) to (members, steps * rows, ...)."""
     shape = steps.shape
@@ -244,17 +268,22 @@ class _Function:
     Args:
         function: with its structure of arguments fixed and their shapes open.
         within: makes the context to trace in.
+        num_open: of the last arguments, how many are tensors of any shape.
     """
 
-    def __init__(self, function: Any, within: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, function: Any, within: Callable[[], AbstractContextManager[None]], num_open: int = 0) -> None:
         self._function = function
         self._within = within
+        self._num_open = num_open
         self._known: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         return self.trace(*arguments)(*arguments)
 
     def trace(self, *arguments: Any) -> Any:
+        fixed = len(arguments) - self._num_open
+        loose = [tf.TensorSpec([None] * len(each.shape), each.dtype) for each in arguments[fixed:]]
+        arguments = (*arguments[:fixed], *loose)
         key = tuple((tuple(leaf.shape), leaf.dtype) for leaf in keras.tree.flatten(arguments))
         with _TRACING:
             if key not in self._known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -11,37 +11,58 @@ import tensorflow as tf
 
 from composer.engine.feed import ArrayRows
 
+Order = Callable[[int], np.ndarray]
+"""The order of a member's rows in an epoch."""
+
 
 class StackedRows:
     """The rows of the members of a stack, as a program takes them.
 
     Args:
-        rows: of each member; None of one that has none.
+        arrays: of all members, in the structure of a batch.
+        lengths: by member, its rows; 0 of one that has none.
+        offsets: by member, where its rows begin in `arrays`.
+        orders: by member, the order of its rows in an epoch.
     """
 
-    def __init__(self, rows: Sequence[ArrayRows | None]) -> None:
-        self._members = list(rows)
-        self.lengths = np.array([0 if each is None else each.num_rows for each in rows], np.int64)
-        there = [each.arrays for each in rows if each is not None]
-        self.arrays: Any
-        self.arrays, starts = _joined(there) if there else ((), np.zeros(0, np.int64))
-        self.uneven = len(set(self.lengths.tolist())) > 1
-        self._offsets = np.zeros(len(rows), np.int64)
-        self._offsets[self.lengths > 0] = starts
+    def __init__(
+        self,
+        arrays: Any,
+        lengths: np.ndarray,
+        offsets: np.ndarray,
+        orders: Sequence[Callable[[int], np.ndarray] | None],
+    ) -> None:
+        self.arrays = arrays
+        self.lengths = lengths
+        self.uneven = len(set(lengths.tolist())) > 1
+        self._offsets = offsets
+        self._orders = list(orders)
         # What stands behind a member's last row is the last one's: it is read and not used.
-        self._order = np.zeros((len(rows), int(self.lengths.max(initial=0))), np.int32)
+        self._order = np.zeros((len(lengths), int(lengths.max(initial=0))), np.int32)
         self.order = tf.constant(self._order)
+
+    @classmethod
+    def of(cls, rows: Sequence[ArrayRows | None]) -> StackedRows:
+        """Of members of which each has arrays of its own; None of one that has none."""
+        lengths = np.array([0 if each is None else each.num_rows for each in rows], np.int64)
+        there = [each.arrays for each in rows if each is not None]
+        arrays, starts = _joined(there) if there else ((), np.zeros(0, np.int64))
+        offsets = np.zeros(len(rows), np.int64)
+        offsets[lengths > 0] = starts
+        return cls(arrays, lengths, offsets, [None if each is None else each.order for each in rows])
 
     def begin(self, epochs: Sequence[int | None]) -> None:
         """Let an epoch of each member begin; None for one that sits it out."""
-        for member, (rows, epoch) in enumerate(zip(self._members, epochs, strict=True)):
-            if rows is not None and epoch is not None:
-                self._order[member, : rows.num_rows] = rows.order(epoch) + self._offsets[member]
+        for member, (order, epoch) in enumerate(zip(self._orders, epochs, strict=True)):
+            if order is not None and epoch is not None:
+                self._order[member, : self.lengths[member]] = order(epoch) + self._offsets[member]
         self.order = tf.constant(self._order)
 
-    def order_of(self, starts: np.ndarray, count: int) -> np.ndarray:
-        """(members, count): where so many rows of each are in `arrays`, from a start of its own in its order."""
-        found: np.ndarray = np.take_along_axis(self._order, starts[:, None] + np.arange(count), axis=1)
+    def order_of(self, starts: np.ndarray, count: int, members: np.ndarray | None = None) -> np.ndarray:
+        """(members, count): where so many rows of each are in `arrays`, from a start of its own in its order. Of all
+        members, or some."""
+        chosen = np.arange(len(starts)) if members is None else members
+        found: np.ndarray = self._order[chosen[:, None], starts[chosen][:, None] + np.arange(count)]
         return found
 
 

@@ -12,8 +12,49 @@ from composer.engine.bundle_program import BundleProgram, Stack, choose
 from composer.engine.functional_step import FunctionalStep, State, model_variables
 
 
-class BundleState:
-    """The states of a bundle's members during one `fit` or `evaluate`.
+class StackedState:
+    """The states of many members of one architecture, stacked by device and core.
+
+    Args:
+        program: of the members.
+        stacked: of each stack of the program a tensor for each variable, the members first.
+    """
+
+    def __init__(self, program: BundleProgram, stacked: Sequence[State]) -> None:
+        self.program = program
+        self.stacked = list(stacked)
+        self.where = {
+            program.names[member]: (number, position)
+            for number, stack in enumerate(program.stacks)
+            for position, member in enumerate(stack.members)
+        }
+        self._metrics = _metric_positions(program.step)
+        self._initial = _initial_metrics(program.units[0].model)
+
+    def reset_metrics(self, number: int, present: np.ndarray) -> None:
+        """Let the metrics of some members of a stack begin anew."""
+        stack, state = self.program.stacks[number], list(self.stacked[number])
+        with tf.device(stack.device):
+            begun = tf.constant(present)
+            for position, initial in zip(self._metrics, self._initial, strict=True):
+                state[position] = choose(begun, tf.broadcast_to(initial, state[position].shape), state[position])
+        self.replace(number, state, np.flatnonzero(present))
+
+    def replace(self, number: int, state: State, members: np.ndarray) -> None:
+        """A stack has been stepped, some members of it."""
+        self.stacked[number] = state
+
+    def write(self, names: Sequence[str] | None = None) -> None:
+        """Bring the objects that the states belong to up to date, those of the members named or of all."""
+        raise NotImplementedError
+
+    def read(self, name: str) -> None:
+        """Take over what was changed in a member's objects since they were written."""
+        raise NotImplementedError
+
+
+class BundleState(StackedState):
+    """The states of a bundle's members during one `fit` or `evaluate`, read from the members' own objects.
 
     Args:
         program: of the bundle.
@@ -25,14 +66,7 @@ class BundleState:
             [*model_variables(unit.model), *(unit.model.optimizer.variables if program.trains else [])]
             for unit in program.units
         ]
-        self.where = {
-            program.names[member]: (number, position)
-            for number, stack in enumerate(program.stacks)
-            for position, member in enumerate(stack.members)
-        }
-        self.stacked: list[list[tf.Tensor]] = [self._read(stack) for stack in program.stacks]
-        self._metrics = _metric_positions(program.step)
-        self._initial = _initial_metrics(program.units[0].model)
+        super().__init__(program, [self._read(stack) for stack in program.stacks])
         self._unwritten: set[str] = set()  # members whose own objects are behind
         self._parts: dict[int, list[list[tf.Tensor]]] = {}  # by stack, what is stacked taken apart
 
@@ -49,18 +83,8 @@ class BundleState:
             for setting in self.program.settings
         ]
 
-    def reset_metrics(self, number: int, present: np.ndarray) -> None:
-        """Let the metrics of some members of a stack begin anew."""
-        stack, state = self.program.stacks[number], list(self.stacked[number])
-        with tf.device(stack.device):
-            begun = tf.constant(present)
-            for position, initial in zip(self._metrics, self._initial, strict=True):
-                state[position] = choose(begun, tf.broadcast_to(initial, state[position].shape), state[position])
-        self.replace(number, state, np.flatnonzero(present))
-
     def replace(self, number: int, state: State, members: np.ndarray) -> None:
-        """A stack has been stepped, some members of it."""
-        self.stacked[number] = state
+        super().replace(number, state, members)
         stack = self.program.stacks[number]
         self._unwritten.update(self.program.names[stack.members[position]] for position in members)
         self._parts.pop(number, None)

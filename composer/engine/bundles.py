@@ -8,7 +8,7 @@ through its rows at its own length: full batches by all that have one, the last 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from composer.engine.bundle_program import BundleProgram, Kind
 from composer.engine.bundle_rows import StackedRows
-from composer.engine.bundle_state import BundleState
+from composer.engine.bundle_state import BundleState, StackedState
 from composer.engine.feed import ArrayRows
 from composer.engine.functional_step import State
 
@@ -29,21 +29,25 @@ class BundlePass:
     Args:
         kind: what its steps are.
         state: of the members.
-        rows: by member; those without any sit it out.
+        rows: of each stack; members without any sit it out.
     """
 
-    def __init__(self, kind: Kind, state: BundleState, rows: Mapping[str, ArrayRows]) -> None:
+    def __init__(self, kind: Kind, state: StackedState, rows: Sequence[StackedRows]) -> None:
         self.kind = kind
         self.state = state
         self.program = state.program
-        self.num_batches = {name: each.num_batches for name, each in rows.items()}
         self.taken = 0
-        self._present: list[np.ndarray] = []
-        self._rows = []
-        for stack in self.program.stacks:
+        self._rows = list(rows)
+        self._present = [np.zeros(len(stack.members), bool) for stack in self.program.stacks]
+
+    @classmethod
+    def of(cls, kind: Kind, state: BundleState, rows: Mapping[str, ArrayRows]) -> BundlePass:
+        """Over the rows of members, by name."""
+        stacked = []
+        for stack in state.program.stacks:
             with tf.device(stack.device):
-                self._rows.append(StackedRows([rows.get(self.program.names[member]) for member in stack.members]))
-            self._present.append(np.zeros(len(stack.members), bool))
+                stacked.append(StackedRows.of([rows.get(state.program.names[member]) for member in stack.members]))
+        return cls(kind, state, stacked)
 
     def prepare(self) -> None:
         """See `BundleProgram.prepare`."""
@@ -131,7 +135,7 @@ class Bundles:
         validation: those over the rows that they are evaluated on.
     """
 
-    states: tuple[BundleState, ...] = ()
+    states: tuple[StackedState, ...] = ()
     training: tuple[BundlePass, ...] = ()
     validation: tuple[BundlePass, ...] = ()
 
@@ -148,7 +152,7 @@ def predictions(program: BundleProgram, rows: Mapping[str, ArrayRows]) -> dict[s
         stack = program.stacks[number]
         names = [program.names[member] for member in stack.members]
         with tf.device(stack.device):
-            stacked = StackedRows([rows.get(name) for name in names])
+            stacked = StackedRows.of([rows.get(name) for name in names])
             stacked.begin([0] * len(names))
             outputs = program.predict(max(sizes), state.stacked[number], stacked)
         parts = keras.tree.map_structure(lambda output: output.numpy(), outputs)

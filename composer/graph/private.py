@@ -61,6 +61,18 @@ def replace_value(variable: keras.Variable, value: tf.Variable) -> None:
     variable._value = value
 
 
+@contextmanager
+def unlocked(layer: keras.layers.Layer) -> Iterator[None]:
+    """Within it, a layer that is built takes new weights."""
+    locked = layer._tracker.locked
+    layer._tracker.unlock()
+    try:
+        yield
+    finally:
+        if locked:
+            layer._lock_state()
+
+
 def mask_of(tensor: Any) -> Any:
     """The mask a layer left on its output: the steps of a sequence that count in a loss. None where all of them do."""
     return getattr(tensor, "_keras_mask", None)

@@ -18,6 +18,7 @@ from composer.errors import ComposerWarning, GraphError
 from composer.graph import devices
 from composer.graph.copies import copy_model
 from composer.graph.hints import listed, near
+from composer.graph.keyed import keyed_model
 from composer.graph.models import is_servable_only, load_model, load_models
 from composer.graph.placement import device_of, move_variables
 from composer.language import nodes
@@ -65,7 +66,7 @@ def build_joint(
             move_variables(
                 placed.member.name, members[placed.member.name], devices.tensorflow_name(placed.weights, topology)
             )
-        elif declaration is not None and placed.member.copy_index is None:
+        elif declaration is not None and placed.member.copy_index is None and placed.member.per is None:
             model = _where_it_runs(placed, models[placed.member.model], home, declaration, source, loading)
             members[placed.member.name] = models[placed.member.model] = model
     sources = {placed.member.name: _told_source(declared.get(placed.member.model)) for placed in plan.members}
@@ -105,6 +106,9 @@ def _compositions(tree: nodes.Spec) -> Iterator[nodes.Composition]:
 def _member_model(placed: MemberPlan, models: Mapping[str, keras.Model], home: str) -> keras.Model:
     """The model itself, or the member's own copy, made where it runs."""
     member, model = placed.member, models[placed.member.model]
+    if member.per is not None:
+        with tf.device(home):
+            return keyed_model(member.name, model, member.per)
     if member.copy_index is None:
         return model
     with tf.device(home):

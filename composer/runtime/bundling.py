@@ -6,22 +6,25 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from composer.engine.bundle_program import BundleProgram, Kind, Purpose
-from composer.engine.bundle_state import BundleState
+from composer.engine.bundle_state import BundleState, StackedState
 from composer.engine.bundles import NO_BUNDLES, BundlePass, Bundles, predictions
 from composer.engine.feed import ArrayRows, Rows
 from composer.engine.functional_optimizers import Varying
+from composer.engine.keyed import KeyedPass
 from composer.engine.units import Unit
+from composer.graph.keyed import KeyedModel
 from composer.graph.private import random_states
 from composer.runtime.bundle_form import cheapest_form
+from composer.runtime.keyed import keyed_evaluation, keyed_outputs, keyed_training
 from composer.runtime.likeness import likeness, rows_key, varying_settings, why_alone
+from composer.runtime.metric_states import build_metrics
 from composer.runtime.programs import ProgramCache, build_optimizers
 
 FEWEST = {"auto": 4, "on": 2}
@@ -52,11 +55,13 @@ class Bundling:
         bundles: to be stepped.
         names: of the members in them.
         notes: what was decided and why, in words for the plan.
+        keyed: of the members with a model for each key, their passes of training and validation.
     """
 
     bundles: Bundles = NO_BUNDLES
     names: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    keyed: Mapping[str, tuple[KeyedPass, KeyedPass | None]] = field(default_factory=dict)
 
 
 def bundled_training(
@@ -77,36 +82,55 @@ def bundled_training(
     alike, notes = _alike(units, training, validation, programs, fuse, "train")
     bundles = Bundles()
     names: set[str] = set()
+    keyed = {
+        unit.name: keyed_training(unit, training[unit.name], validation.get(unit.name), programs.jit)
+        for unit in filter(_is_keyed, units)
+    }
+    for name, (steps, evaluation) in keyed.items():
+        bundles = _with(bundles, steps.state, steps, [] if evaluation is None else [evaluation])
+        names.add(name)
+        layer = steps.state.model.layer
+        notes.append(f"`{name}` is {len(layer.keys)} models, one for each `{layer.column}`: {_told(steps.program)}")
     for group in alike:
         told = _named(group.units)
         build_optimizers(group.units)
-        _build_metrics(group.units, training)
+        build_metrics(group.units, training)
         drawn = random_states(group.units[0].model)
         before = [np.array(seeds) for seeds in drawn]
         try:
-            state, steps, evaluation = _prepared(group, training, validation, programs)
+            state, stepped, evaluated = _prepared(group, training, validation, programs)
         except Exception as error:  # whatever an operation that cannot be batched raises
             notes.append(f"{told} are joined: they cannot be batched ({_last_line(error)})")
             for seeds, value in zip(drawn, before, strict=True):
                 seeds.assign(value)  # an operation may have drawn before the one that failed
             continue
-        bundles = Bundles((*bundles.states, state), (*bundles.training, steps), (*bundles.validation, *evaluation))
+        bundles = _with(bundles, state, stepped, evaluated)
         names.update(state.program.names)
         notes.append(f"{told} are {_told(state.program)}")
-    return Bundling(bundles, frozenset(names), tuple(notes))
+    return Bundling(bundles, frozenset(names), tuple(notes), keyed)
+
+
+def _with(bundles: Bundles, state: StackedState, steps: BundlePass, evaluation: Sequence[BundlePass]) -> Bundles:
+    return Bundles((*bundles.states, state), (*bundles.training, steps), (*bundles.validation, *evaluation))
+
+
+def _is_keyed(unit: Unit) -> bool:
+    return isinstance(unit.model, KeyedModel)
 
 
 def bundled_evaluation(units: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, fuse: str) -> Bundling:
     """Find the members that can be evaluated together, and make their bundles."""
-    passes = []
+    passes: list[BundlePass] = [
+        keyed_evaluation(unit, rows[unit.name], programs.jit) for unit in filter(_is_keyed, units)
+    ]
     for group in _alike(units, rows, {}, programs, fuse, "test")[0]:
-        _build_metrics(group.units, rows)
+        build_metrics(group.units, rows)
         each = _pass("test", BundleState(programs.bundle(group.units, jit=group.jit, trains=False)), rows)
         with suppress(Exception):  # whatever an operation that cannot be batched raises; they are joined
             each.prepare()
             passes.append(each)
     states = tuple(each.state for each in passes)
-    names = frozenset(name for state in states for name in state.program.names)
+    names = frozenset(name for state in states for name in state.where)
     return Bundling(Bundles(states, validation=tuple(passes)), names)
 
 
@@ -114,7 +138,7 @@ def bundled_predictions(
     units: Sequence[Unit], rows: Mapping[str, Rows], programs: ProgramCache, fuse: str
 ) -> dict[str, Any]:
     """The outputs of the members that can be run together, by member."""
-    outputs: dict[str, Any] = {}
+    outputs = {unit.name: keyed_outputs(unit, rows[unit.name], programs.jit) for unit in filter(_is_keyed, units)}
     for group in _alike(units, rows, {}, programs, fuse, "predict")[0]:
         with suppress(Exception):  # whatever an operation that cannot be batched raises; they are joined
             program = programs.bundle(group.units, jit=group.jit, trains=False)
@@ -161,7 +185,7 @@ def _told(program: BundleProgram) -> str:
 def _pass(purpose: Purpose, state: BundleState, rows: Mapping[str, Rows]) -> BundlePass:
     arrays = _arrays(rows, state.program.units)
     (size,) = {each.batch_size for each in arrays.values()}
-    return BundlePass(Kind(purpose, size), state, arrays)
+    return BundlePass.of(Kind(purpose, size), state, arrays)
 
 
 def _arrays(rows: Mapping[str, Rows], group: Sequence[Unit]) -> dict[str, ArrayRows]:
@@ -178,6 +202,7 @@ def _alike(
     purpose: Purpose,
 ) -> tuple[list[_Alike], list[str]]:
     """Members in groups that are one program each, and why the others are in none."""
+    units = [unit for unit in units if not _is_keyed(unit)]
     if fuse == "off" or len(units) < FEWEST[fuse]:
         return [], []
     shared = Counter(id(variable) for unit in units for variable in unit.model.variables)
@@ -218,30 +243,6 @@ def _by_validation(group: Sequence[Unit], validation: Mapping[str, Rows]) -> lis
         return [without]
     first[:] = [unit for unit in group if unit in first or unit in without]
     return list(parts.values())
-
-
-def _build_metrics(group: Sequence[Unit], rows: Mapping[str, Rows]) -> None:
-    """Make what the metrics of the members count in, where it is not there: Keras does so at the first batch."""
-    counted = None
-    for unit in group:
-        if counted is None or len(unit.model.metrics_variables) != counted:
-            _build_model_metrics(unit.model, rows[unit.name])
-        counted = len(unit.model.metrics_variables)
-
-
-def _build_model_metrics(model: keras.Model, rows: Rows) -> None:
-    assert isinstance(rows, ArrayRows)
-    one_row = keras.tree.map_structure(lambda array: array[:1], rows.arrays)
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(one_row)
-    drawn = random_states(model)
-    before = [np.array(state) for state in drawn]  # a recurrent cell draws even where it drops nothing
-    with tf.device("/device:CPU:0"):
-        y_pred = model(x, training=False)
-        model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
-        model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-    model.reset_metrics()
-    for state, value in zip(drawn, before, strict=True):
-        state.assign(value)
 
 
 def _last_line(error: Exception) -> str:

@@ -17,6 +17,7 @@ from composer.engine.feed import ArrayRows, Feed, Rows, array_stream, joint_feed
 from composer.engine.programs import JointProgram, to_python
 from composer.engine.streams import StreamRows
 from composer.errors import ComposerWarning, DataError
+from composer.graph.keyed import KeyedModel
 from composer.runtime.arguments import FitRequest, counts
 from composer.runtime.backup import backup_writer
 from composer.runtime.bundling import bundled_training
@@ -25,6 +26,7 @@ from composer.runtime.compiling import check_compiled
 from composer.runtime.conditions import conditions, described_rows
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
 from composer.runtime.history import JointHistory, check_log_names
+from composer.runtime.keyed import keyed_rows, with_keys
 from composer.runtime.members import ByMember, Member
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import FitController, MemberRun, TrainingSession
@@ -62,14 +64,14 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any, *, 
         DataError: if a member has no rows, or rows that do not fit.
     """
     names, members = joint._by_member, joint.members
-    given = member_data(names, x, y, request.sample_weight)
+    given = member_data(names, with_keys(members, names, x), y, request.sample_weight)
     missing = [name for name in members if name not in given]
     if missing:
         told = ", ".join(f"`{name}`" for name in missing)
         raise DataError(
             f"no rows for {told}: `fit` trains all members. Give rows for each, or compose only those to train"
         )
-    validation = {} if request.validation_data is None else _validation_data(names, request.validation_data)
+    validation = {} if request.validation_data is None else _validation_data(members, names, request.validation_data)
     rows = FitRows({}, {}, {})
     for name, member in members.items():
         data = without_gaps(member, given[name])
@@ -104,10 +106,12 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any, *, 
     return rows
 
 
-def _validation_data(names: ByMember, given: Any) -> dict[str, MemberData]:
+def _validation_data(members: Mapping[str, Member], names: ByMember, given: Any) -> dict[str, MemberData]:
     """Validation rows by member: `{member: (x, y)}`, or as Keras has it `({member: x}, {member: y})`."""
     by_part = isinstance(given, tuple) and len(names.names) > 1 and all(isinstance(part, Mapping) for part in given)
-    return member_data(names, *given) if by_part and len(given) in (2, 3) else member_data(names, given)
+    if by_part and len(given) in (2, 3):
+        return member_data(names, with_keys(members, names, given[0]), *given[1:])
+    return member_data(names, with_keys(members, names, given))
 
 
 def evaluation_rows(
@@ -119,7 +123,7 @@ def evaluation_rows(
         DataError: if rows do not fit their member.
         GraphError: if a member is not compiled.
     """
-    given = member_data(joint._by_member, x, y, sample_weight)
+    given = member_data(joint._by_member, with_keys(joint.members, joint._by_member, x), y, sample_weight)
     check_compiled({name: joint.members[name] for name in given})
     sizes = counts(joint._by_member, "batch_size", batch_size)
     taken = counts(joint._by_member, "steps", steps)
@@ -138,7 +142,7 @@ def prediction_rows(joint: ComposedModel, x: Any, batch_size: Any, steps: Any) -
     Raises:
         DataError: if rows do not fit their member.
     """
-    given = member_data(joint._by_member, x, targets=False)
+    given = member_data(joint._by_member, with_keys(joint.members, joint._by_member, x), targets=False)
     sizes = counts(joint._by_member, "batch_size", batch_size)
     taken = counts(joint._by_member, "steps", steps)
     rows: dict[str, Rows | None] = {}
@@ -213,7 +217,8 @@ def _array_rows(member: Member, data: MemberData, batch_size: int, shuffle: bool
     with tf.device("/device:CPU:0"):
         # A dataset would pack a list of arrays into one tensor.
         arrays = keras.tree.map_structure(_as_tensor, keras.tree.lists_to_tuples(data.arrays))
-    return ArrayRows(arrays, data.num_rows, batch_size, shuffle, member.plan.member.seed)
+    rows = ArrayRows(arrays, data.num_rows, batch_size, shuffle, member.plan.member.seed)
+    return keyed_rows(member.model, rows) if isinstance(member.model, KeyedModel) else rows
 
 
 def _default_batch_size(member: Member, num_rows: int, steps: int | None) -> int:
@@ -298,6 +303,7 @@ def session(
     everyone = [member.unit for member in joint.members.values()]
     bundling = bundled_training(everyone, rows.training, rows.validation, programs, joint.plan.composition.fuse)
     joint.note(bundling.notes)
+    history.keyed = bundling.keyed
     units = [unit for unit in everyone if unit.name not in bundling.names]
     feed = joint_feed(rows.training, bundling.names)
     program = programs.training(units, feed)
@@ -306,7 +312,7 @@ def session(
         validation_feed = joint_feed(rows.validation, bundling.names)
         validating = [unit for unit in units if unit.name in rows.validation]
         validation = (validation_feed, programs.testing(validating, validation_feed))
-    names = {name: state.program.log_names for state in bundling.bundles.states for name in state.program.names}
+    names = {name: state.program.log_names for state in bundling.bundles.states for name in state.where}
     validated = {name: logged for name, logged in names.items() if name in rows.validation}
     check_log_names({**program.log_names, **names}, {**(validation[1].log_names if validation else {}), **validated})
     runs = {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 
+from composer.engine.keyed import KeyedPass
 from composer.errors import GraphError
 from composer.runtime.faults import MemberFault
 
@@ -20,6 +22,21 @@ class JointHistory(keras.callbacks.History):
         super().__init__()
         self.members: dict[str, keras.callbacks.History] = {}
         self.faults: dict[str, MemberFault] = {}
+        self.keyed: Mapping[str, tuple[KeyedPass, KeyedPass | None]] = {}
+
+    @property
+    def by_key(self) -> dict[str, dict[str, np.ndarray]]:
+        """Of every member with a model for each key what each of them logged: `by_key[member][metric][epoch, key]`, the
+        keys in the order of `members[member].model.keys`. NaN of a key without rows."""
+        return {
+            name: {
+                f"{prefix}{metric}": np.stack([epoch[metric] for epoch in steps.logged if epoch])
+                for prefix, steps in (("", training), ("val_", validation))
+                if steps is not None
+                for metric in (steps.logged[-1] if steps.logged else {})
+            }
+            for name, (training, validation) in self.keyed.items()
+        }
 
 
 def check_log_names(trained: Mapping[str, Sequence[str]], validated: Mapping[str, Sequence[str]]) -> None:

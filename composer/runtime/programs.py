@@ -15,6 +15,7 @@ from composer.engine.functional_optimizers import Varying
 from composer.engine.programs import JointProgram, MemberStep
 from composer.engine.sharing import group_weights, sharing_groups
 from composer.engine.units import Unit
+from composer.graph.keyed import KeyedModel
 
 NUM_KEPT = 16
 """Programs kept of each kind: calls with other members or shapes by turns (a server's) must not trace every time."""
@@ -105,13 +106,14 @@ class ProgramCache:
 def build_optimizers(members: Sequence[Unit]) -> None:
     """Make the optimizers' slots, each beside its weight; made while a step is traced all would lie on one device.
 
-    That of members that share weights has slots for the weights of all of them.
+    That of members that share weights has slots for the weights of all of them. Of a model for each key every key has
+    slots of its own, which are no variables.
     """
     groups = sharing_groups(members)
     grouped = {unit.name for group in groups for unit in group}
     for group in (*groups, *((unit,) for unit in members if unit.name not in grouped)):
         optimizer = getattr(group[0].model, "optimizer", None)
-        if optimizer is not None and not optimizer.built:
+        if optimizer is not None and not optimizer.built and not isinstance(group[0].model, KeyedModel):
             with tf.device(group[0].home):
                 optimizer.build(group_weights(group))
 

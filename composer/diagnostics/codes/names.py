@@ -104,7 +104,7 @@ CODES: tuple[Code, ...] = (
         slug="not-supported",
         summary="A spec asks for something that composer cannot do yet.",
         why="What is not ready is refused, so that it never gives a wrong number.",
-        example="parallel(forecaster per=store_id)",
+        example="train a optimizer=adam loss=mse callbacks=[lambda_callback()]\nparallel(a)",
         mend="Leave it out, or do this part in Python.",
     ),
     Code(

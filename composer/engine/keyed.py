@@ -1,0 +1,227 @@
+"""The models of a `KeyedModel` as one batched program: states that are stacked from the start, and rows by key."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from composer.engine.bundle_program import BundleProgram, Kind
+from composer.engine.bundle_rows import StackedRows
+from composer.engine.bundle_state import StackedState
+from composer.engine.bundles import BundlePass
+from composer.engine.feed import ArrayRows, epoch_order
+from composer.graph.keyed import KeyedModel, template_inputs
+
+
+@dataclass(frozen=True)
+class KeyedRows(ArrayRows):
+    """The rows of a `KeyedModel` in memory; a batch is one of each key.
+
+    Args:
+        keys: of each row.
+    """
+
+    keys: np.ndarray = field(default_factory=lambda: np.zeros(0, str))
+
+    @cached_property
+    def longest(self) -> int:
+        """The rows of the key with most."""
+        return int(np.unique(self.keys, return_counts=True)[1].max(initial=0))
+
+    @property
+    def num_batches(self) -> int:
+        return math.ceil(self.longest / self.batch_size)
+
+
+class KeyedState(StackedState):
+    """The states of all keys during one `fit` or `evaluate`.
+
+    Args:
+        name: the member's.
+        model: whose weights they are.
+        program: of the keys' models.
+        slots: of the optimizer, stacked in the order of the keys, from an earlier `fit`; None begins anew.
+    """
+
+    def __init__(
+        self, name: str, model: KeyedModel, program: BundleProgram, slots: Sequence[tf.Tensor] | None = None
+    ) -> None:
+        self.model = model
+        self.name = name
+        step, count = program.step, len(program.units)
+        optimized = [] if step.optimizer is None else step.optimizer.state_variables
+        begun = [variable.value for variable in step.variables[len(model.layer.stacked) :]]
+        values = [variable.value for variable in model.layer.stacked]
+        values += [tf.broadcast_to(value, (count, *value.shape)) for value in begun]
+        if slots is not None:
+            values[len(values) - len(optimized) :] = slots
+        self._num_slots = len(optimized)
+        self._rate = self._rate_of_model() if optimized else None
+        super().__init__(program, [self._part(stack.members, values) for stack in program.stacks])
+        self.where = {name: (0, 0)}
+        self._written = True
+
+    @staticmethod
+    def _part(members: Sequence[int], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        chosen = tf.constant(members)
+        return [tf.gather(value, chosen) for value in values]
+
+    def replace(self, number: int, state: Any, members: np.ndarray) -> None:
+        super().replace(number, state, members)
+        self._written = False
+
+    def write(self, names: Sequence[str] | None = None) -> None:
+        """Bring the weights of the `KeyedModel` up to date."""
+        if self._written or (names is not None and self.name not in names):
+            return
+        for variable, value in zip(self.model.layer.stacked, self._whole(), strict=False):
+            variable.assign(value)
+        self._written = True
+
+    @property
+    def slots(self) -> list[tf.Tensor]:
+        """The optimizers' variables, stacked in the order of the keys."""
+        whole = self._whole()
+        return whole[len(whole) - self._num_slots :]
+
+    def _whole(self) -> list[tf.Tensor]:
+        order = np.argsort(np.concatenate([stack.members for stack in self.program.stacks]))
+        return [tf.gather(tf.concat(parts, axis=0), order) for parts in zip(*self.stacked, strict=True)]
+
+    def read(self, name: str) -> None:
+        """Take over what a callback changed: weights, and the learning rate, which is then that of all keys."""
+        if self._written:
+            values = [variable.value for variable in self.model.layer.stacked]
+            for number, stack in enumerate(self.program.stacks):
+                self.stacked[number][: len(values)] = self._part(stack.members, values)
+        rate = self._rate_of_model() if self._rate is not None else None
+        if rate != self._rate:
+            self._rate = rate
+            for state in self.stacked:
+                place = self._rate_place
+                state[place] = tf.fill(state[place].shape, tf.cast(rate, state[place].dtype))
+
+    @property
+    def _rate_place(self) -> int:
+        step = self.program.step
+        rate = step.optimizer._learning_rate
+        return next(place for place, variable in enumerate(step.variables) if variable is rate)
+
+    def _rate_of_model(self) -> float | None:
+        """The learning rate, where it is a number."""
+        rate = self.model.optimizer._learning_rate
+        return float(rate) if isinstance(rate, keras.Variable) else None
+
+
+class KeyedPass(BundlePass):
+    """One pass over the rows of all keys. To the others it is one member, which logs the mean over the keys.
+
+    Args:
+        kind: what its steps are.
+        state: of all keys.
+        rows: of each stack.
+    """
+
+    state: KeyedState
+
+    def __init__(self, kind: Kind, state: KeyedState, rows: Sequence[StackedRows]) -> None:
+        super().__init__(kind, state, rows)
+        self.logged: list[dict[str, np.ndarray]] = []
+        """For each epoch, by metric, the values of all keys; NaN of a key without rows."""
+        lengths = np.zeros(len(self.program.names), np.int64)
+        for stack, each in zip(self.program.stacks, self._rows, strict=True):
+            lengths[list(stack.members)] = each.lengths
+        self._there = lengths > 0
+
+    def begin(self, epochs: Mapping[str, int]) -> None:
+        if self.state.name in epochs:
+            self.logged.append({})
+        super().begin(dict.fromkeys(self.program.names, epochs[self.state.name]) if self.state.name in epochs else {})
+
+    def pause(self, name: str) -> None:
+        if name == self.state.name:
+            for present in self._present:
+                present[:] = False
+
+    def run(self, most: int) -> dict[str, int]:
+        return {self.state.name: max(super().run(most).values())}
+
+    def logs(self) -> dict[str, dict[str, Any]]:
+        by_key: dict[str, np.ndarray] = {}
+        for number, stack in enumerate(self.program.stacks):
+            for metric, values in self.program.logs(self.state.stacked[number]).items():
+                whole = by_key.setdefault(metric, np.full((len(self.program.names), *values.shape[1:]), np.nan))
+                whole[list(stack.members)] = values
+        for values in by_key.values():
+            values[~self._there] = np.nan
+        self.logged[-1] = by_key
+        return {self.state.name: {metric: np.nanmean(values, axis=0) for metric, values in by_key.items()}}
+
+
+def rows_by_key(model: KeyedModel, program: BundleProgram, rows: KeyedRows) -> list[StackedRows]:
+    """The rows of a `KeyedModel`, sorted by key: for each stack those of its members."""
+    inputs, *others = rows.arrays
+    positions = model.layer.positions(rows.keys)
+    with tf.device("/device:CPU:0"):
+        order = tf.constant(np.argsort(positions, kind="stable"))
+        kept = (template_inputs(model.layer.template, inputs), *others)
+        arrays = keras.tree.map_structure(lambda array: tf.gather(array, order), kept)
+    lengths = np.bincount(positions, minlength=len(model.keys))
+    offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    stacked = []
+    for stack in program.stacks:
+        members = list(stack.members)
+        orders = [_order(rows, model.keys[member], int(lengths[member])) for member in members]
+        with tf.device(stack.device):
+            stacked.append(StackedRows(arrays, lengths[members], offsets[members], orders))
+    return stacked
+
+
+def _order(rows: KeyedRows, key: str, count: int) -> Callable[[int], np.ndarray]:
+    """The order of a key's rows, which depends on no other key."""
+    if not rows.shuffle:
+        return lambda _: np.arange(count)
+    return partial(epoch_order, count, zlib.crc32(f"{rows.seed}/{key}".encode()))
+
+
+def keyed_predictions(state: KeyedState, rows: KeyedRows) -> Any:
+    """The outputs for all rows, in their order: each through the model of its key."""
+    model, program = state.model, state.program
+    positions = model.layer.positions(rows.keys)
+    sorted_rows = np.argsort(positions, kind="stable")
+    rank = np.empty_like(sorted_rows)  # of each row, the how manyth of its key it is
+    starts = np.concatenate([[0], np.cumsum(np.bincount(positions, minlength=len(model.keys)))])
+    rank[sorted_rows] = np.arange(len(sorted_rows)) - starts[positions[sorted_rows]]
+    stacked = rows_by_key(model, program, rows)
+    found: list[Any] = [None] * len(program.stacks)
+
+    def of_stack(number: int) -> None:
+        with tf.device(program.stacks[number].device):
+            stacked[number].begin([0] * len(program.stacks[number].members))
+            outputs = program.predict(rows.batch_size, state.stacked[number], stacked[number])
+        found[number] = keras.tree.map_structure(lambda output: output.numpy(), outputs)
+
+    program.each(of_stack)
+    where = {
+        member: (number, place)
+        for number, stack in enumerate(program.stacks)
+        for place, member in enumerate(stack.members)
+    }
+    places = np.array([where[member] for member in positions.tolist()], np.int64).reshape(-1, 2)
+
+    def joined(*parts: np.ndarray) -> np.ndarray:
+        whole = np.empty((len(positions), *parts[0].shape[2:]), parts[0].dtype)
+        for number, part in enumerate(parts):
+            own = places[:, 0] == number
+            whole[own] = part[places[own, 1], rank[own]]
+        return whole
+
+    return keras.tree.map_structure(joined, *found)
