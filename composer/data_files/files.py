@@ -21,6 +21,7 @@ from composer.data_files.table_files import TABLE_SUFFIXES, Columns, read_table
 from composer.errors import ComposerWarning, DataError
 from composer.graph.factories import FactoryFault, call_factory, default_seed
 from composer.graph.hints import near_files
+from composer.graph.keyed import last_rows
 from composer.language import nodes
 from composer.source import located
 
@@ -64,6 +65,7 @@ def load_rows(
     *,
     allow_python: bool = False,
     targets: bool = True,
+    key: str | None = None,
 ) -> Rows:
     """Reads the rows of a member.
 
@@ -86,6 +88,8 @@ def load_rows(
         allow_python: whether a factory may run.
         targets: whether y is needed, as it is to fit and to evaluate. If False, y is None where the file has none, and
             a target column that is there does not count as a feature.
+        key: the column that tells whose model a row is for, of a member with a model for each key; `signature` is
+            without it. Then x is a dict, with the keys as strings under this name.
 
     Returns:
         The rows, with the validation rows that `validation=` names: the last ones, as Keras' `validation_split` cuts
@@ -95,15 +99,15 @@ def load_rows(
         DataError: a file, array or column is missing, empty or of the wrong kind, or lengths and shapes do not fit; the
             message names the member, the file, the column and the mend.
     """
-    loader = _Loader(member, data, folder, signature, allow_python, targets)
+    loader = _Loader(member, data, folder, signature, allow_python, targets, key)
     option = ""
     try:
-        rows = loader.load(data.source, Columns(data.target, data.features))
+        rows = loader.load(data.source, Columns(data.target, data.features, key=key))
         option = "validation"
         if isinstance(data.validation, str):
-            columns = Columns(data.target, rows.features or None, rows.classes)
+            columns = Columns(data.target, rows.features or None, rows.classes, key)
             return replace(rows, validation=loader.load(nodes.PathSource(data.validation), columns))
-        return rows if data.validation is None else _split(rows, data.validation)
+        return rows if data.validation is None else _split(rows, data.validation, key)
     except RowFault as fault:
         told = f"the data of `{member}` cannot be used: {fault}"
         raise DataError(told, code=fault.code, member=member, mend=fault.mend, option=option) from fault
@@ -119,6 +123,7 @@ class _Loader:
     signature: ModelSignature | None
     allow_python: bool
     targets: bool
+    key: str | None
 
     def load(self, source: nodes.Source, columns: Columns) -> Rows:
         if isinstance(source, nodes.FactorySource):
@@ -128,13 +133,32 @@ class _Loader:
             path = located(self.folder, source.path)
             rows = self._from_path(path, columns)
             label = str(path)
+        keys = None
+        if self.key is not None:
+            rows, keys = self._without_keys(label, rows)
         if isinstance(rows.x, tf.data.Dataset):
             return rows
         check_rows(label, rows.x, rows.y, rows.sample_weight, self.signature)
         if self.targets and rows.y is None:
             raise RowFault("MG505", f"{label} has no targets", mend=_how_to_name_targets(label))
         self._warn_of_gaps(label, rows.y)
-        return rows
+        return rows if keys is None else replace(rows, x=self._with_keys(keys, rows.x))
+
+    def _without_keys(self, label: str, rows: Rows) -> tuple[Rows, np.ndarray[Any, Any]]:
+        if not isinstance(rows.x, dict) or self.key not in rows.x:
+            raise RowFault(
+                "MG504",
+                f"{label} does not tell the `{self.key}` of each row",
+                mend=f"expected a table with the column `{self.key}`, or a factory that returns x as a dict with it",
+            )
+        inputs = {name: array for name, array in rows.x.items() if name != self.key}
+        x = next(iter(inputs.values())) if len(inputs) == 1 else inputs
+        return replace(rows, x=x), np.asarray(rows.x[self.key])
+
+    def _with_keys(self, keys: np.ndarray[Any, Any], x: Any) -> dict[str, Any]:
+        assert self.key is not None
+        names = [tensor.name for tensor in self.signature.inputs] if self.signature else ["x"]
+        return {self.key: keys.astype(str).astype(object), **(x if isinstance(x, dict) else {names[0]: x})}
 
     def _from_path(self, path: Path, columns: Columns) -> Rows:
         suffix = path.suffix.lower()
@@ -157,7 +181,10 @@ class _Loader:
             raise RowFault("MG509", f"the file {path} is empty")
         if suffix in TABLE_SUFFIXES:
             table = read_table(path, columns, self.signature, self.targets)
-            return Rows(table.x, table.y, None, None, table.features, table.classes)
+            x = table.x
+            if table.keys is not None and self.key is not None:
+                x = {self.key: table.keys, **(x if isinstance(x, dict) else {"x": x})}
+            return Rows(x, table.y, None, None, table.features, table.classes)
         if columns.targets or columns.features:
             raise RowFault(
                 "MG504",
@@ -186,6 +213,9 @@ class _Loader:
         x, y, weight = (*found, None) if len(found) == 2 else found
         inputs = [tensor.name for tensor in self.signature.inputs] if self.signature else []
         outputs = [tensor.name for tensor in self.signature.outputs] if self.signature else []
+        if self.key is not None and isinstance(x, Mapping):
+            keyed = {str(name): np.asarray(array) for name, array in x.items()}
+            return Rows(keyed, None if y is None else named_inputs(f"y of `{label}`", y, outputs), weight)
         return Rows(
             named_inputs(f"x of `{label}`", x, inputs),
             None if y is None else named_inputs(f"y of `{label}`", y, outputs),
@@ -214,8 +244,9 @@ def _how_to_name_targets(label: str) -> str:
     return "return `(x, y)`" if label.startswith("`") else "add them as `y`"
 
 
-def _split(rows: Rows, fraction: float) -> Rows:
-    """Cuts the last rows off for validation, at the row where Keras' `validation_split` cuts."""
+def _split(rows: Rows, fraction: float, key: str | None = None) -> Rows:
+    """Cuts the last rows off for validation, at the row where Keras' `validation_split` cuts; of each key, if there
+    is one."""
     if isinstance(rows.x, tf.data.Dataset):
         raise RowFault(
             "MG511",
@@ -237,11 +268,13 @@ def _split(rows: Rows, fraction: float) -> Rows:
             mend="expected at least one of each: give more rows or another fraction",
         )
 
-    def part(arrays: Any, start: int, end: int) -> Any:
-        return keras.tree.map_structure(lambda array: array[start:end], arrays) if arrays is not None else None
+    last = np.arange(count) >= cut if key is None else last_rows(rows.x[key], fraction)
+
+    def part(arrays: Any, which: np.ndarray[Any, Any]) -> Any:
+        return keras.tree.map_structure(lambda array: array[which], arrays) if arrays is not None else None
 
     head, tail = (
-        replace(rows, x=part(rows.x, *ends), y=part(rows.y, *ends), sample_weight=part(rows.sample_weight, *ends))
-        for ends in ((0, cut), (cut, count))
+        replace(rows, x=part(rows.x, which), y=part(rows.y, which), sample_weight=part(rows.sample_weight, which))
+        for which in (~last, last)
     )
     return replace(head, validation=tail)

@@ -26,21 +26,24 @@ class Columns:
         targets: to y; None where there are none.
         features: to x, in this order; None for all the rest.
         classes: target column -> the strings its class indices stand for, where an earlier file has settled them.
+        key: the column that tells whose model a row is for; None where there is one model.
     """
 
     targets: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
     classes: Mapping[str, tuple[str, ...]] | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as x and y, with the columns x was made of and the strings that class indices stand for."""
+    """A table as x and y, with the columns x was made of, the strings that class indices stand for, and the keys."""
 
     x: Arrays
     y: Arrays | None
     features: tuple[str, ...]
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: Array | None = None
 
 
 def read_table(path: Path, columns: Columns, signature: ModelSignature | None, targets: bool) -> Table:
@@ -64,18 +67,20 @@ def read_table(path: Path, columns: Columns, signature: ModelSignature | None, t
     wanted = columns.targets or ()
     _require(path, names, wanted if targets else (), "target")
     _require(path, names, columns.features or (), "feature")
+    key = () if columns.key is None else (columns.key,)
+    _require(path, names, key, "key")
     target_names = tuple(name for name in wanted if name in names)
     if len(target_names) < len(wanted):
         target_names = ()  # some are there, some are not: without targets none is needed
-    features = columns.features or tuple(name for name in names if name not in wanted)
+    features = columns.features or tuple(name for name in names if name not in (*wanted, *key))
     if not features:
         raise RowFault("MG504", f"{path} has no feature columns: all of {listed(names)} are targets")
-    ignored = [name for name in names if name not in features and name not in target_names]
-    strings = {*_text_features(features, signature), *(columns.classes or {})} - set(ignored)
+    ignored = [name for name in names if name not in (*features, *target_names, *key)]
+    strings = {*_text_features(features, signature), *(columns.classes or {}), *key} - set(ignored)
     found = (
         read_csv(path, names, either=target_names, strings=strings, ignored=ignored)
         if csv
-        else read_parquet(path, [*features, *target_names])
+        else read_parquet(path, list(dict.fromkeys([*features, *target_names, *key])))
     )
     if not len(found[features[0]]):
         raise RowFault("MG509", f"{path} has no rows below its column names")
@@ -86,6 +91,7 @@ def read_table(path: Path, columns: Columns, signature: ModelSignature | None, t
         _joined_targets(path, target_names, y, signature),
         features,
         classes,
+        found[columns.key].astype(str) if columns.key is not None else None,
     )
 
 

@@ -171,8 +171,9 @@ class BundleProgram:
         Rows behind a member's last one mean nothing.
         """
         length = rows.order.shape[1]
-        size = min(batch_size, length)
-        order = tf.pad(rows.order, [[0, 0], [0, -length % size]], constant_values=0)
+        size = max(min(batch_size, length), 1)
+        missing = -length % size if length else 1
+        order = tf.pad(rows.order, [[0, 0], [0, missing]], constant_values=0)
         outputs = self._function(Kind("predict", size), "predict")(state, rows.arrays, order)
         return keras.tree.map_structure(lambda output: output[:, :length], outputs)
 

@@ -46,79 +46,72 @@ class KeyedState(StackedState):
 
     Args:
         name: the member's.
-        model: whose weights they are.
+        model: whose weights and slots they are.
         program: of the keys' models.
-        slots: of the optimizer, stacked in the order of the keys, from an earlier `fit`; None begins anew.
+        goes_on: whether the optimizers go on from the slots of the model; else they begin anew.
     """
 
-    def __init__(
-        self, name: str, model: KeyedModel, program: BundleProgram, slots: Sequence[tf.Tensor] | None = None
-    ) -> None:
+    def __init__(self, name: str, model: KeyedModel, program: BundleProgram, *, goes_on: bool = False) -> None:
         self.model = model
         self.name = name
-        step, count = program.step, len(program.units)
-        optimized = [] if step.optimizer is None else step.optimizer.state_variables
-        begun = [variable.value for variable in step.variables[len(model.layer.stacked) :]]
-        values = [variable.value for variable in model.layer.stacked]
+        step, layer, count = program.step, model.layer, len(program.units)
+        begun = [variable.value for variable in step.variables[len(layer.stacked) :]]
+        values = [variable.value for variable in layer.stacked]
         values += [tf.broadcast_to(value, (count, *value.shape)) for value in begun]
-        if slots is not None:
-            values[len(values) - len(optimized) :] = slots
-        self._num_slots = len(optimized)
-        self._rate = self._rate_of_model() if optimized else None
-        super().__init__(program, [self._part(stack.members, values) for stack in program.stacks])
-        self.where = {name: (0, 0)}
+        self._num_slots = 0 if step.optimizer is None else len(step.optimizer.state_variables)
         self._written = True
-
-    @staticmethod
-    def _part(members: Sequence[int], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        chosen = tf.constant(members)
-        return [tf.gather(value, chosen) for value in values]
+        if self._num_slots:
+            specs = [(tuple(slot.shape), slot.dtype.name) for slot in values[-self._num_slots :]]
+            if goes_on and specs == layer.slot_specs:
+                values[-self._num_slots :] = [variable.value for variable in layer.slots]
+            else:
+                layer.make_slots(specs)
+                self._written = False
+        super().__init__(program, [_part(stack.members, values) for stack in program.stacks])
+        self.where = {name: (0, 0)}
+        self._take_rate()
+        self.write()
 
     def replace(self, number: int, state: Any, members: np.ndarray) -> None:
         super().replace(number, state, members)
         self._written = False
 
     def write(self, names: Sequence[str] | None = None) -> None:
-        """Bring the weights of the `KeyedModel` up to date."""
+        """Bring the weights and slots of the `KeyedModel` up to date."""
         if self._written or (names is not None and self.name not in names):
             return
-        for variable, value in zip(self.model.layer.stacked, self._whole(), strict=False):
+        order = np.argsort(np.concatenate([stack.members for stack in self.program.stacks]))
+        whole = [tf.gather(tf.concat(parts, axis=0), order) for parts in zip(*self.stacked, strict=True)]
+        for variable, value in zip(self.model.layer.stacked, whole, strict=False):
+            variable.assign(value)
+        for variable, value in zip(self.model.layer.slots, whole[len(whole) - self._num_slots :], strict=False):
             variable.assign(value)
         self._written = True
-
-    @property
-    def slots(self) -> list[tf.Tensor]:
-        """The optimizers' variables, stacked in the order of the keys."""
-        whole = self._whole()
-        return whole[len(whole) - self._num_slots :]
-
-    def _whole(self) -> list[tf.Tensor]:
-        order = np.argsort(np.concatenate([stack.members for stack in self.program.stacks]))
-        return [tf.gather(tf.concat(parts, axis=0), order) for parts in zip(*self.stacked, strict=True)]
 
     def read(self, name: str) -> None:
         """Take over what a callback changed: weights, and the learning rate, which is then that of all keys."""
         if self._written:
-            values = [variable.value for variable in self.model.layer.stacked]
-            for number, stack in enumerate(self.program.stacks):
-                self.stacked[number][: len(values)] = self._part(stack.members, values)
-        rate = self._rate_of_model() if self._rate is not None else None
-        if rate != self._rate:
-            self._rate = rate
-            for state in self.stacked:
-                place = self._rate_place
-                state[place] = tf.fill(state[place].shape, tf.cast(rate, state[place].dtype))
+            weights = [variable.value for variable in self.model.layer.stacked]
+            slots = [variable.value for variable in self.model.layer.slots[: self._num_slots]]
+            for state, stack in zip(self.stacked, self.program.stacks, strict=True):
+                state[: len(weights)] = _part(stack.members, weights)
+                state[len(state) - len(slots) :] = _part(stack.members, slots)
+        self._take_rate()
 
-    @property
-    def _rate_place(self) -> int:
-        step = self.program.step
-        rate = step.optimizer._learning_rate
-        return next(place for place, variable in enumerate(step.variables) if variable is rate)
+    def _take_rate(self) -> None:
+        """The learning rate, where it is a number, is the model's."""
+        optimizer = self.program.step.optimizer
+        rate = None if optimizer is None else self.model.optimizer._learning_rate
+        if not isinstance(rate, keras.Variable):
+            return
+        place = next(i for i, each in enumerate(self.program.step.variables) if each is optimizer._learning_rate)
+        for state in self.stacked:
+            state[place] = tf.fill(state[place].shape, rate.value)
 
-    def _rate_of_model(self) -> float | None:
-        """The learning rate, where it is a number."""
-        rate = self.model.optimizer._learning_rate
-        return float(rate) if isinstance(rate, keras.Variable) else None
+
+def _part(members: Sequence[int], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    chosen = tf.constant(members)
+    return [tf.gather(value, chosen) for value in values]
 
 
 class KeyedPass(BundlePass):

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from composer.errors import DataError, GraphError
 from composer.graph.layers import call_model, register
-from composer.graph.private import unlocked
+from composer.graph.private import unlocked, untrack
 from composer.graph.signatures import input_structure, own_names
 
 _BUCKETS = 2**62
@@ -31,22 +31,32 @@ class KeyedLayer(keras.layers.Layer):
         template: the model of which every key has one; all begin with its weights.
         column: the name of the input that holds the keys.
         keys: all keys, in order; none before the first training.
+        slots: the shapes and dtypes of the optimizers' variables, stacked like the weights; none before that.
 
     Input shape: a dict of `(rows,)` strings under `column`, and the template's inputs under their names.
     Output shape: the template's, `(rows, ...)`.
     """
 
-    def __init__(self, template: keras.Model, column: str, keys: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        template: keras.Model,
+        column: str,
+        keys: Sequence[str] = (),
+        slots: Sequence[tuple[Sequence[int], str]] = (),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         # Keras tracks what it finds in attributes; the template's own weights are no part of this layer.
         self._held = SimpleNamespace(template=template, variables=template_variables(template))
         self.column = column
         self.keys: tuple[str, ...] = ()
         self.stacked: list[keras.Variable] = []
+        self.slots: list[keras.Variable] = []
         self._hashes = np.zeros(0, np.int64)
         self._sorted = np.zeros(0, np.int64)
         if keys:
             self.learn(keys)
+            self.make_slots([(tuple(shape), dtype) for shape, dtype in slots])
 
     @property
     def template(self) -> keras.Model:
@@ -74,6 +84,22 @@ class KeyedLayer(keras.layers.Layer):
             initializer=lambda shape, dtype=None: tf.broadcast_to(tf.constant(value, dtype), shape),
             trainable=bool(variable.trainable),
         )
+
+    def make_slots(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> None:
+        """Make variables for what the optimizers of all keys keep, unless they are there."""
+        if list(specs) == self.slot_specs:
+            return
+        untrack(self, self.slots)
+        with unlocked(self):
+            self.slots = [
+                self.add_weight(name=f"slot_{number}", shape=shape, dtype=dtype, initializer="zeros", trainable=False)
+                for number, (shape, dtype) in enumerate(specs)
+            ]
+
+    @property
+    def slot_specs(self) -> list[tuple[tuple[int, ...], str]]:
+        """The shapes and dtypes of the optimizers' variables."""
+        return [(tuple(each.shape), str(each.dtype)) for each in self.slots]
 
     def build(self, *_: Any) -> None:
         self.built = True
@@ -121,7 +147,8 @@ class KeyedLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         template = keras.saving.serialize_keras_object(self.template)
-        return {**super().get_config(), "template": template, "column": self.column, "keys": list(self.keys)}
+        own = {"template": template, "column": self.column, "keys": list(self.keys), "slots": self.slot_specs}
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> KeyedLayer:
@@ -208,6 +235,22 @@ def keyed_model(name: str, template: keras.Model, column: str) -> KeyedModel:
     if template.compiled:
         keyed.compile_from_config(template.get_compile_config())
     return keyed
+
+
+def last_rows(keys: np.ndarray, fraction: float) -> np.ndarray:
+    """Which rows are to validate on: of each key the last ones, as Keras' `validation_split` cuts. A key with too few
+    to be cut trains on all it has.
+
+    Args:
+        keys: of each row.
+        fraction: of the rows of a key.
+    """
+    positions, counts = np.unique(keys, return_inverse=True, return_counts=True)[1:]
+    order = np.argsort(positions, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order)) - np.concatenate([[0], np.cumsum(counts)[:-1]])[positions[order]]
+    cut = np.floor(counts * (1.0 - fraction))
+    return rank >= np.where(cut > 0, cut, counts)[positions]
 
 
 def template_variables(template: keras.Model) -> list[keras.Variable]:

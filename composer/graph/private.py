@@ -73,6 +73,12 @@ def unlocked(layer: keras.layers.Layer) -> Iterator[None]:
             layer._lock_state()
 
 
+def untrack(layer: keras.layers.Layer, variables: list[keras.Variable]) -> None:
+    """Let a layer forget weights."""
+    for variable in variables:
+        layer._untrack_variable(variable)
+
+
 def mask_of(tensor: Any) -> Any:
     """The mask a layer left on its output: the steps of a sequence that count in a loss. None where all of them do."""
     return getattr(tensor, "_keras_mask", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ def training_rows(joint: ComposedModel, source: SourceText, *, allow_python: boo
         with faults.of(name):
             found = next((r for seen, signature, r in read if seen == data and signature == member.signature), None)
             if found is None:
-                found = load_rows(name, data, source.folder, member.signature, allow_python=allow_python)
+                signature, key = _without_key(member)
+                found = load_rows(name, data, source.folder, signature, allow_python=allow_python, key=key)
                 if isinstance(data.source, PathSource):  # what a factory returns may depend on the member's seed
                     read.append((data, member.signature, found))
             check_labels(member, found)
@@ -83,8 +85,16 @@ def given_rows(
         for name in [key] if key in joint.members else branches[key]:
             record = (records or {}).get(name, MemberRecord())
             source = _source_of(joint.members[name], path, record)
-            inputs[name] = load_rows(name, source, Path(), joint.members[name].signature, targets=False).x
+            signature, column = _without_key(joint.members[name])
+            inputs[name] = load_rows(name, source, Path(), signature, targets=False, key=column).x
     return {name: inputs[name] for name in joint.members if name in inputs}
+
+
+def _without_key(member: Member) -> tuple[ModelSignature, str | None]:
+    """What a member's model takes beside keys, and the column of these."""
+    key = member.plan.member.per
+    inputs = tuple(tensor for tensor in member.signature.inputs if tensor.name != key)
+    return replace(member.signature, inputs=inputs), key
 
 
 def as_keras_takes(model: keras.Model, rows: Rows) -> Any:

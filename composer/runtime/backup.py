@@ -23,6 +23,7 @@ import numpy as np
 from composer.diagnostics import Diagnostic, render_text
 from composer.engine.programs import Logs
 from composer.errors import ComposerError, DataError, ResumeError
+from composer.graph.keyed import KeyedModel
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.callback_state import StatelessCallback, callback_state, decoded, encoded, restore_callback
 from composer.runtime.conditions import differences
@@ -258,13 +259,20 @@ def backup_writer(
 
     Raises:
         ComposerError: if the folder cannot be made, or (`ResumeError`) holds a backup of another training.
-        DataError: for a number of steps beside a member that runs eagerly, whose metrics are not known before.
+        DataError: for a number of steps beside a member that runs eagerly, whose metrics are not known before, or has
+            a model for each key.
     """
     arguments = (folder, session, joint_callbacks, conditions)
     if every is None:
         return BackupWriter(*arguments)
     if session.training.program.eager:
         raise DataError("`checkpoint_every` needs members that are not run eagerly: leave out `run_eagerly=True`")
+    keyed = [name for name, run in session.runs.items() if isinstance(run.member.model, KeyedModel)]
+    if keyed:
+        raise DataError(
+            f"`checkpoint_every` does not work with `{keyed[0]}`, which has a model for each key: leave it out, and "
+            "the backup is written at the ends of epochs"
+        )
     return StepBackupWriter(every, *arguments)
 
 

@@ -18,7 +18,7 @@ from composer.errors import ComposerWarning, GraphError
 from composer.graph import devices
 from composer.graph.copies import copy_model
 from composer.graph.hints import listed, near
-from composer.graph.keyed import keyed_model
+from composer.graph.keyed import KeyedModel, keyed_model
 from composer.graph.models import is_servable_only, load_model, load_models
 from composer.graph.placement import device_of, move_variables
 from composer.language import nodes
@@ -106,6 +106,8 @@ def _compositions(tree: nodes.Spec) -> Iterator[nodes.Composition]:
 def _member_model(placed: MemberPlan, models: Mapping[str, keras.Model], home: str) -> keras.Model:
     """The model itself, or the member's own copy, made where it runs."""
     member, model = placed.member, models[placed.member.model]
+    if isinstance(model, KeyedModel) and model.layer.column == member.per:
+        return model  # a file that was trained so
     if member.per is not None:
         with tf.device(home):
             return keyed_model(member.name, model, member.per)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from composer.engine.batch_order import BatchOrder
 from composer.errors import DataError
+from composer.graph.keyed import last_rows
 from composer.graph.private import data_adapter, tensor_of, yields_batches
 from composer.runtime.faults import rows_fault
 from composer.runtime.members import ByMember
@@ -97,8 +98,14 @@ def weighted_by_class(name: str, data: MemberData, class_weight: Mapping[int, fl
     return replace(data, sample_weight=weights)
 
 
-def split_validation(name: str, data: MemberData, fraction: float) -> tuple[MemberData, MemberData]:
+def split_validation(name: str, data: MemberData, fraction: float, keys: Any = None) -> tuple[MemberData, MemberData]:
     """Training rows and the last rows for validation, cut where Keras' `validation_split` cuts.
+
+    Args:
+        name: the member's.
+        data: its rows.
+        fraction: of them, to validate on.
+        keys: of each row, where the member has a model for each key: then each key's rows are cut.
 
     Raises:
         DataError: for a dataset, or if one side would be empty.
@@ -115,9 +122,17 @@ def split_validation(name: str, data: MemberData, fraction: float) -> tuple[Memb
             f"{data.num_rows - cut} to validate on. Both need at least one"
         )
     parts = (data.x, data.y, data.sample_weight)
+    if keys is not None:
+        chosen = last_rows(np.asarray(keys), fraction)
+        split = [[None if part is None else _chosen(part, which) for part in parts] for which in (~chosen, chosen)]
+        return MemberData(*split[0]), MemberData(*split[1])
     first = [None if part is None else _cut(part, 0, cut) for part in parts]
     last = [None if part is None else _cut(part, cut, data.num_rows) for part in parts]
     return MemberData(*first), MemberData(*last)
+
+
+def _chosen(part: Any, which: np.ndarray) -> Any:
+    return keras.tree.map_structure(lambda leaf: tf.boolean_mask(leaf, which), part)
 
 
 def _cut(part: Any, start: int, stop: int) -> Any:

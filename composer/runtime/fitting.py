@@ -26,7 +26,7 @@ from composer.runtime.compiling import check_compiled
 from composer.runtime.conditions import conditions, described_rows
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
 from composer.runtime.history import JointHistory, check_log_names
-from composer.runtime.keyed import keyed_rows, with_keys
+from composer.runtime.keyed import keyed_rows, keys_of, with_keys
 from composer.runtime.members import ByMember, Member
 from composer.runtime.programs import ProgramCache
 from composer.runtime.session import FitController, MemberRun, TrainingSession
@@ -77,7 +77,7 @@ def training_rows(joint: ComposedModel, request: FitRequest, x: Any, y: Any, *, 
         data = without_gaps(member, given[name])
         check_rows(member, data, targets=True)
         if request.validation_split[name] and name not in validation:
-            data, validation[name] = split_validation(name, data, request.validation_split[name])
+            data, validation[name] = split_validation(name, data, request.validation_split[name], keys_of(member, data))
         if request.class_weight[name] is not None:
             data = weighted_by_class(name, data, request.class_weight[name])
         if backed_up:

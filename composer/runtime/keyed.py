@@ -17,8 +17,9 @@ from composer.engine.keyed import KeyedPass, KeyedRows, KeyedState, keyed_predic
 from composer.engine.units import Unit
 from composer.errors import DataError, GraphError
 from composer.graph.keyed import KeyedModel, template_inputs
-from composer.graph.private import compile_settings
+from composer.graph.private import compile_settings, yields_batches
 from composer.runtime.bundle_form import cheapest_form
+from composer.runtime.data import MemberData
 from composer.runtime.likeness import rows_key, why_alone
 from composer.runtime.members import ByMember, Member
 from composer.runtime.metric_states import build_metrics
@@ -39,7 +40,16 @@ def with_keys(members: Mapping[str, Member], names: ByMember, x: Any) -> Any:
     return {name: _rows_with_keys(name, keyed[name], rows) if name in keyed else rows for name, rows in x.items()}
 
 
+def keys_of(member: Member, data: MemberData) -> Any:
+    """The keys of a member's rows; None where it is one model, or they come in batches."""
+    if not isinstance(member.model, KeyedModel) or data.dataset is not None:
+        return None
+    return data.x[member.model.layer.column]
+
+
 def _rows_with_keys(name: str, model: KeyedModel, rows: Any) -> Any:
+    if yields_batches(rows):
+        return rows  # which is refused later, as other rows that do not fit
     if isinstance(rows, tuple):
         return (_inputs(name, model, rows[0]), *rows[1:])
     return _inputs(name, model, rows)
@@ -101,9 +111,8 @@ def keyed_training(unit: Unit, training: Rows, validation: Rows | None, jit: str
     if not model.keys:
         model.layer.learn(sorted(set(rows.keys.tolist()), key=_natural))
     program = _program(unit, model, rows, jit, "train")
-    kept = _KEPT[model]
-    slots = None if kept.state is None else kept.state.slots
-    state = kept.state = KeyedState(unit.name, model, program, slots)
+    state = KeyedState(unit.name, model, program, goes_on=_KEPT[model].goes_on)
+    _KEPT[model].goes_on = True
     steps = KeyedPass(Kind("train", rows.batch_size), state, rows_by_key(model, program, rows))
     if validation is None:
         return steps, None
@@ -157,12 +166,13 @@ class _Kept:
     Args:
         compiled: what it was compiled with; a new `compile` lets go of the rest.
         programs: by purpose and the like.
-        state: of the last training, whose optimizers a next one goes on with.
+        goes_on: whether a next training goes on with the optimizers as they are: after one, or of a model that was
+            loaded.
     """
 
     compiled: list[Any]
     programs: dict[Any, BundleProgram] = field(default_factory=dict)
-    state: KeyedState | None = None
+    goes_on: bool = False
 
 
 _KEPT: WeakKeyDictionary[KeyedModel, _Kept] = WeakKeyDictionary()
@@ -182,7 +192,7 @@ def _program(unit: Unit, model: KeyedModel, rows: ArrayRows, jit: str, purpose: 
     own = replace(unit, model=template)
     now = compiled_as([model])
     if model not in _KEPT or _KEPT[model].compiled != now:
-        _KEPT[model] = _Kept(now)
+        _KEPT[model] = _Kept(now, goes_on=model not in _KEPT)
         if model.compiled:
             template.compile(**_settings(unit.name, model))
             template.optimizer.build(template.trainable_variables)
