@@ -176,8 +176,13 @@ def _own_home(policy: str, member: Member, devices: tuple[Device, ...], loaded: 
 
 
 def _notes(composition: ir.Composition, topology: DeviceTopology) -> tuple[str, ...]:
+    keyed = tuple(
+        f"`{member.name}` has a model for each `{member.per}`, all of them one batched program"
+        for member in composition.members
+        if member.per is not None
+    )
     if composition.devices.kind == "auto" and not topology.gpus:
-        return ("no GPU here: all members run on the CPU",)
+        return ("no GPU here: all members run on the CPU", *keyed)
     if topology.simulated:
-        return ("logical CPU devices stand in for the GPUs",)
-    return ()
+        return ("logical CPU devices stand in for the GPUs", *keyed)
+    return keyed

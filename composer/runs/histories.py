@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Histories: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
 """Member -> metric (`loss`, `val_loss`, ...) -> one value an epoch."""
@@ -23,6 +23,21 @@ def histories_to_csv(histories: Histories) -> str:
             for metric, values in metrics.items():
                 if epoch < len(values):
                     writer.writerow((member, epoch + 1, metric, repr(float(values[epoch]))))
+    return out.getvalue()
+
+
+def keys_to_csv(column: str, keys: Sequence[str], metrics: Mapping[str, Any]) -> str:
+    """One line a key of a member that has a model for each: the key, and what it logged in the last epoch.
+
+    Args:
+        column, keys: of the keys.
+        metrics: by name, values by epoch and key.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((column, *metrics))
+    last = [values[-1] for values in metrics.values()]
+    writer.writerows((key, *(repr(float(values[i])) for values in last)) for i, key in enumerate(keys))
     return out.getvalue()
 
 

@@ -161,6 +161,9 @@ def run_fit(
                 verbose=0,
             )
             folder.write_plan(job.joint.plan)  # now it says what was batched
+            for name, metrics in history.by_key.items():
+                layer = job.joint.members[name].model.layer
+                folder.write_keys(name, layer.column, layer.keys, metrics)
             raise_faults(history.faults)
     except KeyboardInterrupt:
         interrupted = True

@@ -4,6 +4,7 @@
         plan.txt plan.json   what ran where
         run.json             arguments, seeds, versions, times, state, and what is saved of each member
         models/<member>.keras
+        models/<member>.keys.csv   of a member with a model for each key what each logged at last
         history.csv history.json
         curves.svg curves.png
         callbacks/<member>/  what the members' own callbacks write
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,7 +32,7 @@ from composer.errors import ComposerError
 from composer.graph.hints import listed, near
 from composer.graph.saved_models import is_servable_only
 from composer.runs.curves import draw_curves
-from composer.runs.histories import Histories, histories_from_json, histories_to_csv, histories_to_json
+from composer.runs.histories import Histories, histories_from_json, histories_to_csv, histories_to_json, keys_to_csv
 from composer.runs.run_files import BACKUP, FILES, HISTORY, RUN, SPEC, check_is_run, check_run_place
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.settings import CALLBACK_FOLDER
@@ -203,6 +204,11 @@ class RunFolder:
         """Writes `history.csv` (member, epoch, metric, value) and `history.json` (by member)."""
         write_text_atomically(self.path / "history.csv", histories_to_csv(histories))
         write_text_atomically(self.path / HISTORY, histories_to_json(histories))
+
+    def write_keys(self, member: str, column: str, keys: Sequence[str], metrics: Mapping[str, Any]) -> None:
+        """Writes `models/<member>.keys.csv`: for each key what its model logged in the last epoch."""
+        make_folder(self.path / "models")
+        write_text_atomically(self.path / "models" / f"{member}.keys.csv", keys_to_csv(column, keys, metrics))
 
     def write_curves(self, histories: Histories) -> None:
         """Draws the learning curves as `curves.svg` and `curves.png`."""

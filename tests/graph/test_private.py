@@ -197,3 +197,26 @@ def test_light_optimizing_keeps_what_the_user_has_set() -> None:
     finally:
         eager_context.context()._optimizer_experimental_options = {}
         eager_context.context().function_call_options = None
+
+
+def test_a_built_layer_takes_and_forgets_weights() -> None:
+    layer = layers.Dense(2)
+    layer.build((None, 3))
+    with pytest.raises(ValueError, match="already built"):
+        layer.add_weight(shape=(1,))
+    with private.unlocked(layer):
+        extra = layer.add_weight(shape=(1,), name="extra")
+    assert len(layer.weights) == 3
+    with pytest.raises(ValueError, match="already built"):
+        layer.add_weight(shape=(1,))
+    private.untrack(layer, [extra])
+    assert [weight.name for weight in layer.weights] == ["kernel", "bias"]
+
+
+def test_functional_optimizers_take_the_steps_of_the_base_class() -> None:
+    for name in (
+        "_var_key", "assign", "assign_add", "assign_sub", "_apply_weight_decay", "_clip_gradients",
+        "_overwrite_model_variables_with_average_value", "_backend_update_step", "_backend_apply_gradients",
+        "_update_model_variables_moving_average", "_get_variable_index",
+    ):  # fmt: skip
+        assert hasattr(private.BaseOptimizer, name), f"Keras has moved `BaseOptimizer.{name}`"
