@@ -18,6 +18,7 @@ from composer.runs.file_hashes import file_hashes
 from composer.runs.job_checks import check_arguments, check_trainable, gaps_told
 from composer.runs.job_rows import as_keras_takes, training_rows
 from composer.runs.progress import FitListener, StopBetweenBatches, progress_callbacks
+from composer.runs.ranking import Ranking, rankings
 from composer.runs.requirements import check_has_data
 from composer.runs.run_folder import MemberRecord, RunFolder, RunRecord, read_run
 from composer.runs.run_recorder import RunRecorder
@@ -64,11 +65,13 @@ class FitResult:
         folder: the run folder.
         histories: member -> metric -> one value an epoch.
         interrupted: whether it was stopped by Ctrl-C. The members are saved as they were then.
+        rankings: of each branch with copies, the best first.
     """
 
     folder: Path
     histories: dict[str, dict[str, list[float]]]
     interrupted: bool = False
+    rankings: tuple[Ranking, ...] = ()
 
     def epochs(self, member: str) -> int:
         """How many epochs a member has been through."""
@@ -114,6 +117,7 @@ def run_fit(
     spec_path: Path | None = None,
     listener: FitListener | None = None,
     should_stop: Callable[[], bool] | None = None,
+    rank: str | None = None,
 ) -> FitResult:
     """Train all members and write the run folder. However it ends, what was trained is in the folder.
 
@@ -128,6 +132,7 @@ def run_fit(
         spec_path: the file of the spec, from which its relative paths are found again later.
         listener: is told how it goes.
         should_stop: asked before each batch; where it says so, the run is interrupted.
+        rank: the metric that the copies of a branch are ranked by; see `rankings`.
 
     Raises:
         ComposerError: the folder cannot be written, rows do not fit, a callback fails, or (`ResumeError`) what the job
@@ -171,7 +176,9 @@ def run_fit(
         raise resumed_otherwise(path, error) from error
     finally:
         _close_logs(own)
-    return FitResult(path, recorder.histories, interrupted)
+    ranked = rankings(job.joint.members, recorder.histories, rank)
+    folder.keep_best(ranked)
+    return FitResult(path, recorder.histories, interrupted, tuple(ranked))
 
 
 def _close_logs(callbacks: Mapping[str, list[Any]]) -> None:

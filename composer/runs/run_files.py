@@ -13,8 +13,8 @@ from composer.errors import ComposerError
 from composer.source import SourceText
 
 RUN, SPEC, HISTORY = "run.json", "spec.mgpu", "history.json"
-BACKUP = "backup"
-FILES = (RUN, SPEC, "plan.txt", "plan.json", "history.csv", HISTORY, "curves.svg", "curves.png")
+BACKUP, RANKING = "backup", "ranking.csv"
+FILES = (RUN, SPEC, "plan.txt", "plan.json", "history.csv", HISTORY, "curves.svg", "curves.png", RANKING)
 
 
 def check_run_place(path: Path, *, force: bool = False) -> None:

@@ -4,6 +4,7 @@
         plan.txt plan.json   what ran where
         run.json             arguments, seeds, versions, times, state, and what is saved of each member
         models/<member>.keras
+        models/<branch>.best.keras, ranking.csv   of a branch with copies the best, and all of them in order
         models/<member>.keys.csv   of a member with a model for each key what each logged at last
         history.csv history.json
         curves.svg curves.png
@@ -21,6 +22,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -33,7 +35,8 @@ from composer.graph.hints import listed, near
 from composer.graph.saved_models import is_servable_only
 from composer.runs.curves import draw_curves
 from composer.runs.histories import Histories, histories_from_json, histories_to_csv, histories_to_json, keys_to_csv
-from composer.runs.run_files import BACKUP, FILES, HISTORY, RUN, SPEC, check_is_run, check_run_place
+from composer.runs.ranking import Ranking, rankings_to_csv
+from composer.runs.run_files import BACKUP, FILES, HISTORY, RANKING, RUN, SPEC, check_is_run, check_run_place
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.settings import CALLBACK_FOLDER
 from composer.version import __version__
@@ -204,6 +207,15 @@ class RunFolder:
         """Writes `history.csv` (member, epoch, metric, value) and `history.json` (by member)."""
         write_text_atomically(self.path / "history.csv", histories_to_csv(histories))
         write_text_atomically(self.path / HISTORY, histories_to_json(histories))
+
+    def keep_best(self, ranked: Sequence[Ranking]) -> None:
+        """Writes `ranking.csv`, and the best copy of each branch once more as `models/<branch>.best.keras`."""
+        for ranking in ranked:
+            best = self.path / "models" / f"{ranking.members[0].member}.keras"
+            if best.exists():
+                write_atomically(best.with_name(f"{ranking.branch}.best.keras"), partial(shutil.copyfile, best))
+        if ranked:
+            write_text_atomically(self.path / RANKING, rankings_to_csv(ranked))
 
     def write_keys(self, member: str, column: str, keys: Sequence[str], metrics: Mapping[str, Any]) -> None:
         """Writes `models/<member>.keys.csv`: for each key what its model logged in the last epoch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,10 @@ from composer.runs.run_files import check_run_place, unfinished_run
 if TYPE_CHECKING:
     from composer.runs.jobs import FitJob, FitResult
     from composer.runs.progress import FitListener
+    from composer.runs.ranking import Ranking
 
 MOST_METRICS = 6
+MOST_RANKED = 10
 _SAID = ("graph", "epochs", "batch_size", "seed", "checkpoint_every")
 """Of the arguments in `run.json`, what a resumed run takes over."""
 
@@ -44,6 +46,7 @@ _EXAMPLES = """\b
 Examples:
   composer fit fleet.mgpu -o runs/first
   composer fit fleet.mgpu -o runs/quick --epochs 2 --seed 7
+  composer fit sweep.mgpu -o runs/sweep --rank val_accuracy
   composer fit fleet.mgpu -o runs/first --force --simulate 4
   composer fit --resume runs/first
   composer compile runs/first -o export/fleet
@@ -73,6 +76,11 @@ Examples:
 )
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Rows a batch of every member.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="What all members' seeds are made from.")
+@click.option(
+    "--rank",
+    metavar="METRIC",
+    help="What the copies of a model are ranked by at the end, such as val_accuracy; val_loss if left out, or loss.",
+)
 @click.option("--force", is_flag=True, help="Replace an earlier run in the folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @shared_options()
@@ -88,6 +96,7 @@ def command(
     epochs: int | None,
     batch: int | None,
     seed: int | None,
+    rank: str | None,
     force: bool,
     quiet: bool,
 ) -> int:
@@ -129,12 +138,14 @@ def command(
         job = prepare_fit(source, options)
     start = time.monotonic() - began
     with stop_requests(terminal) as request:
-        how = {"force": force, "resume": resume is not None, "checkpoint_every": checkpoint_every}
+        how = {"force": force, "resume": resume is not None, "checkpoint_every": checkpoint_every, "rank": rank}
         result, seconds = _train(terminal, job, out, request, quiet=quiet, spec_path=spec_path, **how)
     if result.interrupted:
         terminal.label("note", f"interrupted; {_kept(result)}")
         return request.exit_code
-    terminal.result(_summary(result, seconds, start))
+    terminal.result("\n".join([_summary(result, seconds, start), *map(_ranked, result.rankings)]))
+    if rank is not None and not result.rankings:
+        terminal.label("note", f"nothing is ranked by {rank}: no copies of a model log it")
     lost = lost_members(result.histories, job.joint.members, job.source)
     terminal.diagnostics(lost)
     return FAULT if len(lost) == len(result.histories) else 0
@@ -200,13 +211,34 @@ def _summary(result: FitResult, seconds: float, start: float) -> str:
     metrics = shown_metrics(states, MOST_METRICS)
     rows = [("member", "epochs", *metrics)]
     rows += [(name, str(s.epoch), *(shown_number(s.logs.get(m)) for m in metrics)) for name, s in states.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     count = len(states)
     lines = [f"{result.folder}: {count} member{'s' if count != 1 else ''} trained in {shown_time(seconds)}"]
     lines[0] += f", after {shown_time(start)} of starting and loading"
-    for name, *cells in rows:
-        aligned = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
-        lines.append("  " + "  ".join(aligned).rstrip())
+    lines += _aligned(rows)
     if more := more_metrics(states, metrics):
         lines.append(f"  {more}")
     return "\n".join(lines)
+
+
+def _ranked(ranking: Ranking) -> str:
+    """The copies of a branch, the best first, with what sets them apart."""
+    settings = list(ranking.members[0].settings)
+    rows = [("member", ranking.metric, "epoch", *settings)]
+    for each in ranking.members[:MOST_RANKED]:
+        values = [str(each.settings[name]) for name in settings]
+        rows.append((each.member, shown_number(each.value), str(each.epoch), *values))
+    lines = [f"{ranking.branch}: the best of {len(ranking.members)} is kept as models/{ranking.branch}.best.keras"]
+    lines += _aligned(rows)
+    if rest := len(ranking.members) - MOST_RANKED:
+        lines += [f"  and {rest} more in ranking.csv"] if rest > 0 else []
+    return "\n".join(lines)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines of a table, the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, *cells in rows:
+        aligned = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
+        lines.append("  " + "  ".join(aligned).rstrip())
+    return lines
