@@ -1,6 +1,8 @@
 """One training of a bundle, in a process of its own, for `tests.benchmarks.bundles`. Prints one JSON line.
 
-    python -m tests.benchmarks.bundle_job PEERS epoch|uneven|ten|predict|memory|equality mlp|cnn|lstm MEMBERS [EPOCHS]
+    python -m tests.benchmarks.bundle_job PEERS KIND mlp|cnn|lstm MEMBERS [EPOCHS]
+
+KIND is `epoch`, `uneven`, `ten`, `predict`, `memory`, `equality`, `keys` or `peak`.
 
 PEERS is the folder of the peers, which has the workloads and the models.
 """
@@ -141,7 +143,67 @@ def equality(workload: str, members: int, epochs: int) -> dict[str, float]:
     return {"difference": worst}
 
 
-KINDS = {"epoch": epoch, "uneven": uneven, "ten": ten, "predict": predict, "memory": memory, "equality": equality}
+def keys(_: str, count: int, epochs: int) -> dict[str, float]:
+    """`per=`: a small net for each of many keys of 50 rows, beside a loop of `fit` over a hundred, scaled to all; how
+    far these end from their models is told too."""
+    import keras
+    import numpy as np
+
+    import composer
+
+    def net() -> Any:
+        made = keras.Sequential([keras.Input((5,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
+        made.compile("adam", "mse")
+        return made
+
+    rng, template = np.random.default_rng(0), net()
+    key = np.repeat(np.arange(count), 50)
+    x, y = rng.normal(size=(len(key), 5)).astype("float32"), rng.normal(size=(len(key), 1)).astype("float32")
+    joint = composer.compile("parallel(net per=key)", net=template)
+    given = {"batch_size": 32, "epochs": epochs, "shuffle": False, "verbose": 0}
+    taken = seconds(lambda: joint.fit({"net": ({"key": key, "x": x}, y)}, **given))
+    alone, difference = 0.0, 0.0
+    some = range(0, count, max(count // 100, 1))
+    for each in some:
+        own = slice(50 * each, 50 * each + 50)
+
+        def train(own: slice = own) -> Any:
+            model = net()
+            model.set_weights(template.get_weights())
+            model.fit(x[own], y[own], **given)
+            return model
+
+        start = time.perf_counter()
+        model = train()
+        alone += time.perf_counter() - start
+        for mine, theirs in zip(joint.members["net"].model.model_of(str(each)).weights, model.weights, strict=True):
+            difference = max(difference, float(np.abs(np.array(mine) - np.array(theirs)).max()))
+    return {"keys_s": taken, "alone_s": alone / len(some) * count, "difference": difference}
+
+
+def peak(workload: str, members: int, _: int) -> dict[str, float]:
+    """FLOPs of an epoch of dense nets, and the most that batched matrix products of their shapes reach a second."""
+    import tensorflow as tf
+
+    job = Job(workload, members)
+    model = next(iter(job.models.values()))
+    shapes = [tuple(weight.shape) for weight in model.trainable_variables if len(weight.shape) == 2]
+    batch = job.workload.batch
+    flops = sum(2 * batch * inputs * outputs for inputs, outputs in shapes) * members
+    inputs = [tf.random.normal((members, batch, size)) for size, _ in shapes]
+    weights = [tf.random.normal((members, *shape)) for shape in shapes]
+
+    @tf.function
+    def products() -> list[tf.Tensor]:
+        return [tf.matmul(x, w) for x, w in zip(inputs, weights, strict=True)]
+
+    products()
+    best = min(seconds(products) for _ in range(50))
+    steps = job.workload.samples // batch
+    return {"epoch_flops": 3.0 * flops * steps, "peak_flops_s": flops / best}  # backwards takes two more
+
+
+KINDS = {each.__name__: each for each in (epoch, uneven, ten, predict, memory, equality, keys, peak)}
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])

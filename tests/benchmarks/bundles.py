@@ -1,11 +1,13 @@
 """How fast bundles are, beside what else there is, on this machine.
 
-    python -m tests.benchmarks.bundles PEERS [--jax PYTHON] [--torch PYTHON] [--rounds 3] [--out FOLDER] [ROW ...]
+    python -m tests.benchmarks.bundles PEERS [--jax PYTHON] [--torch PYTHON] [--rounds 3] [--out FOLDER] [--growth]
+                                       [ROW ...]
 
 PEERS is a folder with the peers' scripts (`workloads.py`, `keras_peers.py`, `jax_vmap.py`, `torch_vmap.py`); the
 others are the Python interpreters that have JAX and PyTorch. Every contender runs in a process of its own, in turn, and
 medians are compared; that the members equal their models alone is asserted first. Prints a table and writes it as JSON
-and as a chart. The exit status is 1 where a bar is missed.
+and as a chart; with `--growth` a second chart shows how an epoch grows with the number of members. The exit status is 1
+where a bar is missed.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ ROWS = (
     Row("cnn-8", "epoch", "cnn", 8, {"solo": 1.9, _JOINED: 1.1, "torch": 1.0}),
     Row("lstm-8", "epoch", "lstm", 8, {"solo": 6, "jax": 0.6}),
     Row("mlp-64-ten", "ten", "mlp", 64, {"solo": 25}),
+    Row("per-10000", "keys", "mlp", 10_000, {_ALONE: 200}, epochs=5),
     Row("mlp-64-predict", "predict", "mlp", 64, {_ALONE: 20}),
     Row("mlp-1000-memory", "memory", "mlp", 1000, {}),
 )
@@ -103,12 +106,14 @@ class Contest:
         names = [name for name in row.bars if name in ("solo", _JOINED) or name in self.pythons]
         mine: list[dict[str, float]] = []
         others: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-        for turn in range(rounds):
+        for turn in range(1 if row.kind == "keys" else rounds):
             mine.append(self.job(row.kind, row))
             for name in names if turn % 2 == 0 else names[::-1]:
                 if name != "solo" or not others[name]:  # the slowest by far: once will do
                     others[name].append(self.peer(name, row))
-        key = {"ten": "ten_s", "predict": "predict_s"}.get(row.kind, "epoch_s")
+        key = {"ten": "ten_s", "predict": "predict_s", "keys": "keys_s"}.get(row.kind, "epoch_s")
+        if row.kind == "keys" and max(found["difference"] for found in mine) > TOLERANCE:
+            raise RuntimeError("a key's model is not its model alone")
         seconds = statistics.median(found[key] for found in mine)
         results = [
             Result(row.name, name, seconds, statistics.median(_time(row, found) for found in found_all), row.bars[name])
@@ -150,6 +155,38 @@ def chart(results: list[Result], path: Path) -> None:
     figure.savefig(path)
 
 
+GROWTH = (1, 4, 16, 64, 256, 1024, 4096)
+
+
+def growth(contest: Contest, path: Path) -> None:
+    """How an epoch of the dense nets grows with their number: seconds, and seconds a member."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    taken = [contest.job("epoch", Row("", "epoch", "mlp", members, {}))["epoch_s"] for members in GROWTH]
+    for members, epoch_s in zip(GROWTH, taken, strict=True):
+        print(
+            f"{members:5} members: {epoch_s:8.3f} s an epoch, {1000 * epoch_s / members:8.3f} ms a member", flush=True
+        )
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    axes.loglog(GROWTH, taken, "o-", base=2)
+    axes.set(xlabel="members", ylabel="seconds an epoch")
+    axes.grid(visible=True)
+    figure.savefig(path)
+
+
+def distance(contest: Contest, results: list[Result]) -> None:
+    """Prints how near the dense nets come to the machine."""
+    taken = {result.row: result.seconds for result in results}
+    for row in (row for row in ROWS if row.name in ("mlp-64", "mlp-1000") and row.name in taken):
+        found = contest.job("peak", row)
+        rate = found["epoch_flops"] / taken[row.name]
+        share = 100 * rate / found["peak_flops_s"]
+        print(f"{row.name}: {rate / 1e9:.1f} GFLOP/s, {share:.0f} % of batched matrix products of the same shapes")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", type=Path)
@@ -158,6 +195,7 @@ def main() -> int:
     parser.add_argument("--torch", metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--growth", action="store_true", help="draw how an epoch grows with the members (needs --out)")
     given = parser.parse_intermixed_args()
     pythons = {name: python for name, python in (("jax", given.jax), ("torch", given.torch)) if python}
     contest = Contest(given.peers.resolve(), pythons)
@@ -178,6 +216,10 @@ def main() -> int:
         found_row = contest.run(row, given.rounds)
         print(table(found_row), flush=True)
         results += found_row
+    distance(contest, results)
+    if given.out and given.growth:
+        given.out.mkdir(parents=True, exist_ok=True)
+        growth(contest, given.out / "growth.svg")
     if given.out and results:
         given.out.mkdir(parents=True, exist_ok=True)
         kept = [{**asdict(each), "ratio": each.ratio, "holds": each.holds} for each in results]
