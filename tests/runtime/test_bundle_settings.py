@@ -37,14 +37,14 @@ def test_numbers_of_the_optimizer_may_differ(make: Make) -> None:
     members = {
         name: Alone(
             net(),
-            partial(rows, 20, seed=i),
+            partial(rows, 16, seed=i),
             partial(lambda i: {"optimizer": make(i), "loss": "mse"}, i),
-            {"batch_size": 8, "epochs": 4},
+            {"batch_size": 8, "epochs": 2},
         )
         for i, name in enumerate(["a", "b"])
     }
-    fleet = Fleet(members, "parallel(a, b) on cpus=1 fuse=on")
-    assert fleet.joint.plan.notes[-1] == "2 members like `a` are one batched program, compiled by XLA"
+    fleet = Fleet(members, "parallel(a, b) on cpus=1 fuse=on jit=off")
+    assert fleet.joint.plan.notes[-1] == "2 members like `a` are one batched program"
     for name in members:
         fleet.assert_same(name, FUSED)
     assert fleet.models["a"].optimizer.get_config() == make(0).get_config() | {"name": fleet.models["a"].optimizer.name}
