@@ -69,6 +69,7 @@ def _member(placed: MemberPlan) -> dict[str, Any]:
         "branch": member.branch,
         "copy_index": member.copy_index,
         "group": member.group,
+        "per": member.per,
         "seed": member.seed,
         "devices": [str(device) for device in placed.devices],
         "pinned": bool(member.at),

@@ -121,6 +121,7 @@ class Member(_Model):
     branch: str
     copy_index: Size | None
     group: int | Literal["auto"] | None
+    per: str | None
     seed: Size
     devices: list[DeviceName] = Field(description="The device of each replica, in replica order.", min_length=1)
     pinned: bool

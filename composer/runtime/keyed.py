@@ -152,7 +152,8 @@ def _known(unit: Unit) -> KeyedModel:
 def _arrays(unit: Unit, rows: Rows) -> KeyedRows:
     if not isinstance(rows, KeyedRows):
         raise DataError(
-            f"`{unit.name}` has a model for each key, which takes arrays: they are sorted by key. Received: batches",
+            f"`{unit.name}` has a model for each key, which takes arrays: they are sorted by key, and an epoch is all "
+            "of them. Leave out `steps_per_epoch` and `steps`, and pass no datasets",
             code="MG506",
             member=unit.name,
         )
