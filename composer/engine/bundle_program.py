@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import keras
@@ -20,6 +20,7 @@ from composer.engine.functional_optimizers import Varying
 from composer.engine.functional_step import FunctionalStep, State, unrolled
 from composer.engine.pfor import vectorized
 from composer.engine.units import Unit
+from composer.graph.private import compiled_metrics
 
 Purpose = Literal["train", "test", "predict"]
 _TRACING = threading.RLock()
@@ -127,13 +128,18 @@ class BundleProgram:
             index = tf.constant(rows.order_of(np.zeros_like(rest), int(rest[0])))
             self._function(kind, "short").trace(state, rows.arrays, index)
 
-    @property
-    def log_names(self) -> list[str]:
-        """The names that the members log under."""
-        return list(self.units[0].model.get_metrics_result())
+    @cached_property
+    def log_names(self) -> list[list[str]]:
+        """By member the names that it logs under; metrics and outputs may be named by the layers' counts."""
+        first = self.units[0].model
+        alike = list(first.get_metrics_result())
+        return [
+            alike if naming(unit.model) == naming(first) else list(unit.model.get_metrics_result())
+            for unit in self.units
+        ]
 
     def logs(self, state: list[tf.Tensor]) -> dict[str, np.ndarray]:
-        """What the metrics of the members have counted, by name, a value for each member."""
+        """What the metrics of the members have counted, by the first one's names, a value for each member."""
         metrics = self._function(Kind("test", 0), "logs")(state)
         return {name: value.numpy() for name, value in metrics.items()}
 
@@ -244,6 +250,12 @@ class BundleProgram:
 
     def _one(self, kind: Kind, state: State, batch: Any) -> State:
         return (self.step.train if kind.purpose == "train" else self.step.test)(state, batch)
+
+
+def naming(model: keras.Model) -> tuple[Any, ...]:
+    """What of a model decides the names that it logs under, where losses and metrics are alike."""
+    outputs = tuple(getattr(model, "output_names", None) or ())
+    return (outputs if len(outputs) > 1 else (), *(metric.name for metric in compiled_metrics(model)))
 
 
 def choose(mask: tf.Tensor, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:

@@ -31,6 +31,12 @@ class StackedState:
         self._metrics = _metric_positions(program.step)
         self._initial = _initial_metrics(program.units[0].model)
 
+    @property
+    def log_names(self) -> dict[str, list[str]]:
+        """By member the names that it logs under."""
+        by_member = self.program.log_names
+        return {name: by_member[self.program.stacks[number].members[at]] for name, (number, at) in self.where.items()}
+
     def reset_metrics(self, number: int, present: np.ndarray) -> None:
         """Let the metrics of some members of a stack begin anew."""
         stack, state = self.program.stacks[number], list(self.stacked[number])

@@ -90,11 +90,13 @@ class BundlePass:
     def logs(self) -> dict[str, dict[str, Any]]:
         """What the metrics of the members have counted in this pass."""
         found: dict[str, dict[str, Any]] = {}
+        log_names = self.program.log_names
         for number, stack in enumerate(self.program.stacks):
             values = self.program.logs(self.state.stacked[number])
-            names = [self.program.names[member] for member in stack.members]
             rows = zip(*(value.tolist() if value.ndim == 1 else list(value) for value in values.values()), strict=True)
-            found |= {name: dict(zip(values, row, strict=True)) for name, row in zip(names, rows, strict=True)}
+            for member, row in zip(stack.members, rows, strict=True):
+                own = dict(zip(log_names[0], log_names[member], strict=True))
+                found[self.program.names[member]] = {own[key]: value for key, value in zip(values, row, strict=True)}
         return found
 
     def _run_stack(self, number: int, first: int, last: int) -> dict[str, int]:

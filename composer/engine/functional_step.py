@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from composer.engine.functional_optimizers import Varying, functional_optimizer
 from composer.graph.layers import call_model
-from composer.graph.private import flatten_layers
+from composer.graph.private import flatten_layers, unweighted_losses
 
 State = list[tf.Tensor]  # a value for each variable
 
@@ -57,7 +57,7 @@ class FunctionalStep:
             with tf.GradientTape() as tape:
                 tape.watch(weights)
                 y_pred = call_model(self.model, x, True)
-                loss = self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+                loss = self._loss(x, y, y_pred, sample_weight, training=True)
                 scaled = self.optimizer.scale_loss(loss)
             gradients = tape.gradient(scaled, weights)
             self._count(loss, x)
@@ -70,7 +70,7 @@ class FunctionalStep:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         with self._scope(state) as scope:
             y_pred = call_model(self.model, x, False)
-            loss = self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
+            loss = self._loss(x, y, y_pred, sample_weight, training=False)
             self._count(loss, x)
             self.model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
         return self._after(scope, state)
@@ -89,6 +89,10 @@ class FunctionalStep:
 
     def _scope(self, state: Sequence[tf.Tensor]) -> keras.StatelessScope:
         return keras.StatelessScope(list(zip(self.variables, state, strict=True)), collect_losses=True)
+
+    def _loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, *, training: bool) -> Any:
+        with unweighted_losses(self.model):
+            return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
 
     def _count(self, loss: Any, x: Any) -> None:
         rows = tf.shape(keras.tree.flatten(x)[0])[0]

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import GeneratorType
 from typing import Any
 
@@ -96,6 +96,25 @@ def compiled_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
     return [leaf for leaf in keras.tree.flatten(given) if isinstance(leaf, keras.metrics.Metric)]
 
 
+@contextmanager
+def unweighted_losses(model: keras.Model) -> Iterator[None]:
+    """Within it, the losses that a model logs for each of several outputs are means over batches, as Keras has them in
+    steps that are traced for any number of rows: it weighs a batch by its rows where it knows their number."""
+    compiled = model._compile_loss
+    metrics = [] if compiled is None else list(compiled.metrics)
+    for metric in metrics:
+        metric.update_state = partial(_without_weight, metric.update_state)
+    try:
+        yield
+    finally:
+        for metric in metrics:
+            del metric.update_state
+
+
+def _without_weight(update_state: Callable[..., None], values: Any, sample_weight: Any = None) -> None:
+    update_state(values)
+
+
 def compile_settings(model: keras.Model) -> dict[str, Any]:
     """The arguments that a model was compiled with, as the objects they are; its optimizer is the one it steps with.
 
@@ -105,6 +124,13 @@ def compile_settings(model: keras.Model) -> dict[str, Any]:
         return {}
     given = getattr(model, "_compile_config", None)  # a class that compiles in its own way may have none
     return {**(given.config if given is not None else {}), "optimizer": model.optimizer}
+
+
+def carried_states(model: keras.Model) -> list[keras.Variable]:
+    """What stateful recurrent layers carry from batch to batch: they are no variables of the model's."""
+    recurrent = (each for each in [model, *flatten_layers(model)] if isinstance(each, keras.layers.RNN))
+    states = keras.tree.flatten([each.states for each in recurrent if each.stateful])
+    return [state for state in states if isinstance(state, keras.Variable)]
 
 
 def random_states(model: keras.Model) -> list[keras.Variable]:

@@ -24,12 +24,13 @@ from composer.diagnostics import Diagnostic, render_text
 from composer.engine.programs import Logs
 from composer.errors import ComposerError, DataError, ResumeError
 from composer.graph.keyed import KeyedModel
+from composer.graph.private import carried_states
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.callback_state import StatelessCallback, callback_state, decoded, encoded, restore_callback
 from composer.runtime.conditions import differences
 from composer.runtime.session import BurstCallback, Resumed, TrainingSession
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILE = "backup.npz"
 _META = "meta"
 MOST_TOLD = 8
@@ -176,6 +177,7 @@ class BackupWriter(BurstCallback):
         write_atomically(self.folder / FILE, write)
 
     def _restore(self, backup: Backup) -> None:
+        self.session.write_members()  # of what is not written nothing would be read again
         kept = [("state", self._variables())]
         if backup.resumed.joint_steps:
             kept.append(("metrics", self._metrics()))
@@ -194,7 +196,8 @@ class BackupWriter(BurstCallback):
         for run in self.session.runs.values():
             trainer = run.member.trainer
             optimizer = [] if trainer.optimizer is None else trainer.optimizer.variables
-            found |= {id(variable): variable for variable in (*trainer.variables, *optimizer)}
+            kept = (*trainer.variables, *optimizer, *carried_states(trainer))
+            found |= {id(variable): variable for variable in kept}
         return list(found.values())
 
     def _metrics(self) -> list[Any]:

@@ -312,7 +312,7 @@ def session(
         validation_feed = joint_feed(rows.validation, bundling.names)
         validating = [unit for unit in units if unit.name in rows.validation]
         validation = (validation_feed, programs.testing(validating, validation_feed))
-    names = {name: state.program.log_names for state in bundling.bundles.states for name in state.where}
+    names = {name: logged for state in bundling.bundles.states for name, logged in state.log_names.items()}
     validated = {name: logged for name, logged in names.items() if name in rows.validation}
     check_log_names({**program.log_names, **names}, {**(validation[1].log_names if validation else {}), **validated})
     runs = {}

@@ -55,6 +55,9 @@ def why_alone(unit: Unit, rows: Rows, shared: Counter[int], purpose: Purpose) ->
     )
     if augmenting is not None:
         return f"what `{augmenting.name}` draws has another shape or order for each member"
+    stateful = next((layer for layer in layers if getattr(layer, "stateful", False)), None)
+    if stateful is not None:
+        return f"`{stateful.name}` carries a state from batch to batch"
     steep = next((layer for layer in layers if isinstance(layer, _STEEP)), None)
     if steep is not None:
         return f"the gradients of `{steep.name}` turn roundings into differences that show"
@@ -183,13 +186,15 @@ def _without_names(config: Any) -> Any:
 
 
 def _described(part: Any) -> Any:
-    """Losses and metrics as data; a function stands for itself."""
+    """Losses and metrics as data, without their names; a function stands for itself."""
     if isinstance(part, Mapping):
         return {key: _described(value) for key, value in part.items()}
     if isinstance(part, (list, tuple)):
         return [_described(value) for value in part]
     if hasattr(part, "get_config"):
-        return [type(part).__qualname__, _described(part.get_config())]
+        config = part.get_config()
+        own = config.pop("name", None)
+        return [type(part).__qualname__, own == "loss", _described(config)]  # that name is taken: one counts for two
     return ["function", id(part)] if isinstance(part, Callable) else part  # type: ignore[arg-type]
 
 

@@ -71,6 +71,24 @@ def test_compiled_metrics_are_the_objects_given_to_compile() -> None:
     assert private.compiled_metrics(model) == [mae, mse]
 
 
+def test_losses_of_outputs_are_logged_without_weights_within_the_context() -> None:
+    inputs = keras.Input((2,))
+    model = keras.Model(inputs, [layers.Dense(1, name="u")(inputs), layers.Dense(1, name="v")(inputs)])
+    model.compile("sgd", ["mse", "mse"])
+
+    def logged(size: int, value: float) -> float:
+        zeros = [tf.zeros((size, 1))] * 2
+        model.compute_loss(y=zeros, y_pred=[each + value for each in zeros])
+        return next(float(metric.result()) for metric in model.metrics if metric.name == "u_loss")
+
+    logged(4, 0.0)  # the first time it makes what counts
+    model.reset_metrics()
+    with private.unweighted_losses(model):
+        assert (logged(4, 0.0), logged(1, 1.0)) == (0.0, 0.5)
+    model.reset_metrics()
+    assert (logged(4, 0.0), logged(1, 1.0)) == (0.0, pytest.approx(0.2))
+
+
 def test_random_states_are_those_that_are_drawn_from() -> None:
     drop = layers.Dropout(0.5)
     model = keras.Sequential([layers.Input((3, 2)), layers.GRU(2), layers.Dropout(0.0), drop])

@@ -13,7 +13,7 @@ from keras import layers
 import composer
 from tests.helpers import assert_same_history, net, rows, twin
 from tests.runtime.alone import Alone, Fleet, assert_equal_bits, assert_same_state, compiled, state
-from tests.runtime.test_resume import Cut
+from tests.runtime.test_resume import Cut, CutInBatch
 
 FUSED = 1e-5
 
@@ -198,22 +198,54 @@ def test_shuffled_members_see_their_rows_in_the_order_of_the_joined() -> None:
         assert_same_history(fits["on"][1].members[name].history, fits["off"][1].members[name].history)
 
 
-@pytest.mark.parametrize("every", [None, 2])
-def test_a_fit_that_was_cut_off_goes_on_to_the_same_end(tmp_path: Path, every: int | None) -> None:
+@pytest.mark.parametrize(("cut", "every"), [(Cut(2), None), (CutInBatch(2, 3), 2)])
+def test_a_fit_that_was_cut_off_goes_on_to_the_same_end(tmp_path: Path, cut: Cut, every: int | None) -> None:
     def train(callbacks: list[Any], backup_dir: Path | None) -> list[np.ndarray]:
         models = {"a": drawing_net(0), "b": drawing_net(1)}
         for model in models.values():
             model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
         joint = composer.compile("parallel(a, b) on cpus=1 fuse=on", models=models)
-        data = {"a": rows(40, 3, 2), "b": rows(13, 3, 2)}
+        data = {"a": rows(40, 3, 2), "b": rows(29, 3, 2)}
         kept = {} if backup_dir is None else {"backup_dir": backup_dir, "checkpoint_every": every}
         history = joint.fit(data, batch_size=8, epochs=4, verbose=0, callbacks={"a": callbacks}, **kept)
         losses = [np.array(history.members[name].history["loss"]) for name in models]
         return [*losses, *(array for model in models.values() for array in state(model))]
 
     with pytest.raises(KeyboardInterrupt):
-        train([Cut(2)], tmp_path)
+        train([cut], tmp_path)
     assert_equal_bits(train([Cut()], tmp_path), train([Cut()], None))
+
+
+def test_members_log_each_output_and_metric_under_their_own_names() -> None:
+    """Outputs and metrics that Keras names by their number in the process; short batches count as much as full ones."""
+
+    def branching(seed: int) -> keras.Model:
+        keras.utils.set_random_seed(seed)
+        inputs = layers.Input((3,))
+        return keras.Model(inputs, [layers.Dense(1)(inputs), layers.Dense(1, activation="sigmoid")(inputs)])
+
+    def two_targets(size: int) -> Any:
+        x, y = rows(size, 3, 1)
+        return x, [y, (y > 0).astype("float32")]
+
+    counted = {name: [["mae"], [keras.metrics.Precision()]] for name in ("a", "b")}
+    members = {
+        name: Alone(
+            branching(seed),
+            rows=lambda size=size: two_targets(size),
+            settings=lambda name=name: {
+                "optimizer": "adam",
+                "loss": ["mse", "binary_crossentropy"],
+                "metrics": counted[name],
+            },
+            fit={"batch_size": 4, "epochs": 2},
+        )
+        for seed, (name, size) in enumerate([("a", 13), ("b", 9)])
+    }
+    fleet = Fleet(members, "parallel(a, b) on cpus=1 fuse=on")
+    assert fleet.joint.plan.notes[-1].startswith("2 members like `a` are one batched program")
+    for name in members:
+        fleet.assert_same(name, FUSED)
 
 
 def test_convolutions_draw_and_train_as_alone() -> None:
@@ -317,7 +349,7 @@ def test_bundles_are_spread_over_devices() -> None:
 
 def notes_of(models: dict[str, keras.Model], data: dict[str, Any], fuse: str = "on") -> tuple[str, ...]:
     joint = composer.compile(f"parallel({', '.join(models)}) on cpus=1 fuse={fuse}", models=models)
-    joint.fit(data, verbose=0)
+    joint.fit(data, batch_size=8, verbose=0)
     return joint.plan.notes
 
 
@@ -329,8 +361,12 @@ def test_what_is_not_alike_is_joined_and_the_plan_says_why() -> None:
     models = {name: compiled(net(), "sgd", "mse") for name in ("a", "b", "wide")}
     models["wide"] = compiled(net(units=9), "sgd", "mse")
     models["own"] = compiled(keras.Sequential([layers.Input((3,)), Own(name="twice"), layers.Dense(1)]), "sgd", "mse")
-    data = {name: rows(8) for name in models}
+    carrying = keras.Sequential([layers.Input(batch_shape=(8, 3, 1)), layers.GRU(1, stateful=True, name="carries")])
+    models["stateful"] = compiled(carrying, "sgd", "mse")
+    x, y = rows(8)
+    data = {**{name: (x, y) for name in models}, "stateful": (x[:, :, None], y)}
     told = notes_of(models, data)
+    assert "`stateful` is joined: `carries` carries a state from batch to batch" in told
     assert "2 members like `a` are one batched program, compiled by XLA" in told
     assert "`own` is joined: only Keras' own layers are batched, and `twice` is a Own" in told
     assert not any("batched" in note for note in notes_of({"a": models["a"], "b": models["b"]}, data_of(data), "off"))

@@ -21,7 +21,7 @@ from keras import layers
 import composer
 from composer.runtime.callback_state import callback_state, restore_callback
 from tests.helpers import net, rows
-from tests.runtime.alone import assert_equal_bits, state
+from tests.runtime.alone import assert_equal_bits, compiled, state
 
 EPOCHS = {"a": 5, "b": 3, "c": 4}
 
@@ -387,3 +387,21 @@ def test_killed_at_any_moment_it_goes_on(unbroken: Any, tmp_path: Path) -> None:
         got = [end[name] for name in end.files]
     assert_equal_bits(got, [value for model in unbroken[0].values() for value in state(model)])
     assert not (tmp_path / "backup").exists()
+
+
+def test_what_stateful_layers_carry_is_kept(tmp_path: Path) -> None:
+    def carried(cut: Cut, folder: Path | None) -> list[np.ndarray]:
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [layers.Input(batch_shape=(2, 3, 1)), layers.SimpleRNN(2, stateful=True), layers.Dense(1)]
+        )
+        model.compile("sgd", "mse")
+        joint = composer.compile("parallel(a, b) fuse=on", a=model, b=compiled(net(), "sgd", "mse"))
+        x, y = rows(6)
+        kept = {} if folder is None else {"backup_dir": folder}
+        joint.fit({"a": (x[:, :, None], y), "b": (x, y)}, batch_size=2, epochs=3, verbose=0, callbacks=[cut], **kept)
+        return [*state(model), np.array(model.layers[0].states[0])]
+
+    with pytest.raises(KeyboardInterrupt):
+        carried(Cut(1), tmp_path)
+    assert_equal_bits(carried(Cut(), tmp_path), carried(Cut(), None))
