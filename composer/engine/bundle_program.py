@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from composer.engine.bundle_rows import StackedRows
 from composer.engine.functional_optimizers import Varying
-from composer.engine.functional_step import FunctionalStep, State, unrolled
+from composer.engine.functional_step import FunctionalStep, State, model_variables, unrolled
 from composer.engine.pfor import vectorized
 from composer.engine.units import Unit
 from composer.graph.private import compiled_metrics
@@ -62,6 +62,13 @@ class BundleProgram:
         self.trains = trains
         self.settings = tuple(settings)
         self.step = FunctionalStep.of(units[0].model, trains=trains, settings=settings)
+        # Kept: as in Keras' own `fit`, freezing a layer of a program that is traced waits for a `compile`.
+        self.variables = [
+            [*model_variables(unit.model), *(unit.model.optimizer.variables if trains else [])] for unit in units
+        ]
+        flags = [[variable.trainable for variable in unit.model.variables] for unit in units]
+        if any(each != flags[0] for each in flags):
+            raise ValueError("layers have been frozen in some of them since they were compiled")
         self.looped: set[str] = set()  # operations that are run member by member
         self.stacks = _placed(self.units, jit=jit)
         self._pool = ThreadPoolExecutor(len(self.stacks), thread_name_prefix="composer-bundle")

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from composer.engine.bundle_program import BundleProgram, Stack, choose
-from composer.engine.functional_step import FunctionalStep, State, model_variables
+from composer.engine.functional_step import FunctionalStep, State
 
 
 class StackedState:
@@ -68,10 +68,7 @@ class BundleState(StackedState):
 
     def __init__(self, program: BundleProgram) -> None:
         self.program = program
-        self.variables = [
-            [*model_variables(unit.model), *(unit.model.optimizer.variables if program.trains else [])]
-            for unit in program.units
-        ]
+        self.variables = program.variables
         super().__init__(program, [self._read(stack) for stack in program.stacks])
         self._unwritten: set[str] = set()  # members whose own objects are behind
         self._parts: dict[int, list[list[tf.Tensor]]] = {}  # by stack, what is stacked taken apart

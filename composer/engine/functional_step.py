@@ -61,7 +61,7 @@ class FunctionalStep:
                 scaled = self.optimizer.scale_loss(loss)
             gradients = tape.gradient(scaled, weights)
             self._count(loss, x)
-            self.optimizer.apply(gradients, self.model.trainable_variables)
+            self.optimizer.apply(gradients, list(self.variables[: self.num_weights]))
             self.model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
         return self._after(scope, state)
 

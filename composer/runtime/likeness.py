@@ -85,25 +85,30 @@ def likeness(unit: Unit, rows: ArrayRows, purpose: Purpose) -> Hashable:
     optimizer's settings, see `varying_settings`.
     """
     model = unit.model
-    variables = [*model.trainable_variables, *model.non_trainable_variables]
-    shapes = tuple((tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables)
     if purpose == "predict":
-        return (_frozen(_without_names(model.get_config())), shapes, rows_key(rows))
-    key = (_compiled_key(model), shapes, rows_key(rows))
-    return (*key, _optimizer_key(model.optimizer)) if purpose == "train" else key
+        return (_frozen(_without_names(model.get_config())), _shapes(model), rows_key(rows))
+    if purpose == "test":
+        return (_compiled_key(model), _shapes(model), rows_key(rows))
+    return (_compiled_key(model), rows_key(rows), _optimizer_key(model.optimizer))
+
+
+def _shapes(model: keras.Model) -> Hashable:
+    variables = [*model.trainable_variables, *model.non_trainable_variables]
+    return tuple((tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables)
 
 
 _KNOWN: WeakKeyDictionary[keras.Model, tuple[list[Any], Hashable]] = WeakKeyDictionary()
 
 
 def _compiled_key(model: keras.Model) -> Hashable:
-    """Layers, loss and metrics. As Keras' own `fit`, it sees a change of a layer only when the model is compiled anew:
-    of a thousand members, telling their layers takes longer than an epoch."""
+    """Layers, what of them is frozen, loss and metrics. As Keras' own `fit`, it sees a change of a layer only when the
+    model is compiled anew: of a thousand members, telling their layers takes longer than an epoch."""
     now = compiled_as([model])
     before, key = _KNOWN.get(model, (None, None))
     if before != now:
         settings = {name: value for name, value in compile_settings(model).items() if name != "optimizer"}
-        key = (_frozen(_without_names(model.get_config())), _frozen(_described(settings)), model.jit_compile)
+        layers = (_frozen(_without_names(model.get_config())), _shapes(model))
+        key = (layers, _frozen(_described(settings)), model.jit_compile)
         _KNOWN[model] = (now, key)
     return key
 

@@ -70,7 +70,8 @@ class ProgramCache:
         self, members: Sequence[Unit], *, jit: bool, trains: bool, settings: Sequence[Varying] = ()
     ) -> BundleProgram:
         """The program of a bundle. See `BundleProgram`."""
-        kind = [jit, trains, tuple(settings)]
+        counted = len(members[0].model.metrics_variables)  # none before the first loss: a prediction may come first
+        kind = [jit, trains, tuple(settings), counted]
         known = [traced for traced in self._bundles if not traced.is_stale]
         found = next((traced for traced in known if traced.members == tuple(members) and traced.specs == kind), None)
         if found is None:

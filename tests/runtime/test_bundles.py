@@ -183,6 +183,26 @@ def test_a_second_fit_goes_on_and_a_compile_begins_anew() -> None:
             assert_same_state(models[name], twins[name], FUSED)
 
 
+def test_freezing_waits_for_a_compile_as_in_keras() -> None:
+    """Of a model, and of all, between two fits and before an evaluation."""
+    models = {"a": net(name="a"), "b": net(name="b")}
+    twins = {name: twin(model) for name, model in models.items()}
+    data = {"a": rows(16), "b": rows(16, seed=1)}
+    joint = composer.compile("parallel(a, b) on cpus=1 fuse=on", models=models)
+    for model in (*models.values(), *twins.values()):
+        model.compile("adam", "mse")
+    for frozen in ((), ("a",), ("a", "b")):
+        for name, model in twins.items():
+            models[name].layers[0].trainable = model.layers[0].trainable = name not in frozen
+            model.fit(*data[name], batch_size=8, shuffle=False, verbose=0)
+        joint.fit(data, batch_size=8, shuffle=False, verbose=0)
+        results = joint.evaluate(data, verbose=0)
+        for name, model in twins.items():
+            assert_same_state(models[name], model, FUSED)
+            assert results[name]["loss"] == pytest.approx(model.evaluate(*data[name], verbose=0), rel=FUSED)
+    assert joint.plan.notes[-1].startswith("2 members like `a` are one batched program")
+
+
 def test_shuffled_members_see_their_rows_in_the_order_of_the_joined() -> None:
     fits = {}
     for fuse in ("on", "off"):
