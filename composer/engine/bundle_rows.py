@@ -30,7 +30,7 @@ class StackedRows:
         arrays: Any,
         lengths: np.ndarray,
         offsets: np.ndarray,
-        orders: Sequence[Callable[[int], np.ndarray] | None],
+        orders: Sequence[Order | None],
     ) -> None:
         self.arrays = arrays
         self.lengths = lengths

@@ -18,7 +18,7 @@ from composer.engine.bundle_rows import StackedRows
 from composer.engine.bundle_state import StackedState
 from composer.engine.bundles import BundlePass
 from composer.engine.feed import ArrayRows, epoch_order
-from composer.graph.keyed import KeyedModel, template_inputs
+from composer.graph.keyed import KeyedModel, places_in_key, template_inputs
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,7 @@ def keyed_predictions(state: KeyedState, rows: KeyedRows) -> Any:
     """The outputs for all rows, in their order: each through the model of its key."""
     model, program = state.model, state.program
     positions = model.layer.positions(rows.keys)
-    sorted_rows = np.argsort(positions, kind="stable")
-    rank = np.empty_like(sorted_rows)  # of each row, the how manyth of its key it is
-    starts = np.concatenate([[0], np.cumsum(np.bincount(positions, minlength=len(model.keys)))])
-    rank[sorted_rows] = np.arange(len(sorted_rows)) - starts[positions[sorted_rows]]
+    rank = places_in_key(positions)
     stacked = rows_by_key(model, program, rows)
     found: list[Any] = [None] * len(program.stacks)
 

@@ -20,7 +20,7 @@ from composer.graph.private import unlocked, untrack
 from composer.graph.signatures import input_structure, own_names
 
 _BUCKETS = 2**62
-_HASH_KEY = (0x6D67, 0x7075)  # any will do; files hold what it gives no longer than a process lives
+_HASH_KEY = (0x6D67, 0x7075)  # any will do: keys are hashed anew wherever a model is made
 
 
 @register
@@ -214,7 +214,7 @@ class KeyedModel(keras.Model):
         return cls(keras.saving.deserialize_keras_object(config["layer"], custom_objects), name=config["name"])
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """As Keras does, but for the optimizer's slots: each key has its own, which no file holds."""
+        """As Keras does, but for the optimizer's slots: each key has its own, among the layer's weights."""
         self.compile(**keras.saving.deserialize_keras_object(config))
 
 
@@ -246,11 +246,17 @@ def last_rows(keys: np.ndarray, fraction: float) -> np.ndarray:
         fraction: of the rows of a key.
     """
     positions, counts = np.unique(keys, return_inverse=True, return_counts=True)[1:]
-    order = np.argsort(positions, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order)) - np.concatenate([[0], np.cumsum(counts)[:-1]])[positions[order]]
     cut = np.floor(counts * (1.0 - fraction))
-    return rank >= np.where(cut > 0, cut, counts)[positions]
+    return places_in_key(positions) >= np.where(cut > 0, cut, counts)[positions]
+
+
+def places_in_key(positions: np.ndarray) -> np.ndarray:
+    """Of each row, the how manyth of its key it is, from 0; keys are given by their positions."""
+    order = np.argsort(positions, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(positions))])
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order)) - starts[positions[order]]
+    return places
 
 
 def template_variables(template: keras.Model) -> list[keras.Variable]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import keras
 
 from composer.runtime.callback_state import StatelessCallback
-from composer.runtime.session import BurstCallback
+from composer.runtime.watching import BurstCallback
 
 
 class FitListener(Protocol):

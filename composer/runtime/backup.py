@@ -28,7 +28,8 @@ from composer.graph.private import carried_states
 from composer.runtime.atomic_files import make_folder, write_atomically, write_text_atomically
 from composer.runtime.callback_state import StatelessCallback, callback_state, decoded, encoded, restore_callback
 from composer.runtime.conditions import differences
-from composer.runtime.session import BurstCallback, Resumed, TrainingSession
+from composer.runtime.session import Resumed, TrainingSession
+from composer.runtime.watching import BurstCallback
 
 FORMAT_VERSION = 3
 FILE = "backup.npz"

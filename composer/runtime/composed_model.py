@@ -28,8 +28,9 @@ from composer.runtime.members import ByMember, Member
 from composer.runtime.outputs import join_steps, no_rows, prediction_step
 from composer.runtime.passes import Pass
 from composer.runtime.programs import ProgramCache
-from composer.runtime.session import TEST_HOOKS, TrainingSession, watching
+from composer.runtime.session import TrainingSession
 from composer.runtime.sharing import check_shared, member_trainers
+from composer.runtime.watching import TEST_HOOKS, watching
 
 _NO_SINGLE_BATCHES = (
     "a joint model is stepped by its own `fit`, `evaluate` and `predict`; single batches are not supported. "

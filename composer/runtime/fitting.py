@@ -24,12 +24,13 @@ from composer.runtime.bundling import bundled_training
 from composer.runtime.checks import check_rows
 from composer.runtime.compiling import check_compiled
 from composer.runtime.conditions import conditions, described_rows
+from composer.runtime.controller import FitController
 from composer.runtime.data import MemberData, member_data, split_validation, weighted_by_class
 from composer.runtime.history import JointHistory, check_log_names
 from composer.runtime.keyed import keyed_rows, keys_of, with_keys
 from composer.runtime.members import ByMember, Member
 from composer.runtime.programs import ProgramCache
-from composer.runtime.session import FitController, MemberRun, TrainingSession
+from composer.runtime.session import MemberRun, TrainingSession
 from composer.runtime.target_gaps import without_gaps
 
 if TYPE_CHECKING:

@@ -220,4 +220,4 @@ def _settings(name: str, model: KeyedModel) -> dict[str, Any]:
 
 def _natural(key: str) -> tuple[int, int, str]:
     """Whole numbers in their order, then the rest in theirs."""
-    return (0, int(key), "") if key.lstrip("-").isdecimal() else (1, 0, key)
+    return (0, int(key), "") if key.removeprefix("-").isdecimal() else (1, 0, key)

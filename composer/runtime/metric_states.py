@@ -18,11 +18,11 @@ def build_metrics(group: Sequence[Unit], rows: Mapping[str, Rows]) -> None:
     counted = None
     for unit in group:
         if counted is None or len(unit.model.metrics_variables) != counted:
-            build_model_metrics(unit.model, rows[unit.name])
+            _build_model_metrics(unit.model, rows[unit.name])
         counted = len(unit.model.metrics_variables)
 
 
-def build_model_metrics(model: keras.Model, rows: Rows) -> None:
+def _build_model_metrics(model: keras.Model, rows: Rows) -> None:
     assert isinstance(rows, ArrayRows)
     one_row = keras.tree.map_structure(lambda array: array[:1], rows.arrays)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(one_row)

@@ -108,7 +108,7 @@ def build_optimizers(members: Sequence[Unit]) -> None:
     """Make the optimizers' slots, each beside its weight; made while a step is traced all would lie on one device.
 
     That of members that share weights has slots for the weights of all of them. Of a model for each key every key has
-    slots of its own, which are no variables.
+    slots of its own, which the bundle makes.
     """
     groups = sharing_groups(members)
     grouped = {unit.name for group in groups for unit in group}

@@ -20,35 +20,7 @@ from composer.runtime.faults import MemberFault, callback_fault, rows_fault
 from composer.runtime.history import check_log_names
 from composer.runtime.members import Member
 from composer.runtime.passes import Pass
-
-TRAIN_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
-_DEFAULT_HOOKS = tuple(getattr(keras.callbacks.Callback, hook) for hook in (*TRAIN_HOOKS, *TEST_HOOKS))
-
-
-class BurstCallback(keras.callbacks.Callback):
-    """A joint callback whose batch hooks need not be called right after each batch: several may be taken before."""
-
-
-def watching(callbacks: Sequence[keras.callbacks.Callback], hooks: Sequence[str]) -> bool:
-    """Whether a callback is to be told of each batch: it has its own version of one of the hooks, in its class or
-    (`LambdaCallback`) on the object."""
-    strict = (callback for callback in callbacks if not isinstance(callback, BurstCallback))
-    own = (getattr(callback, hook) for callback in strict for hook in hooks)
-    return any(getattr(hook, "__func__", None) not in _DEFAULT_HOOKS for hook in own)
-
-
-_BLIND = (keras.callbacks.History, keras.callbacks.CSVLogger, keras.callbacks.TerminateOnNaN)
-
-
-def looking(callbacks: Sequence[keras.callbacks.Callback]) -> bool:
-    """Whether a callback may look at the model, or change it; of some it is known that they do not."""
-    return any(
-        not isinstance(callback, (keras.callbacks.History, BurstCallback))
-        and type(callback) not in _BLIND
-        and not (type(callback) is keras.callbacks.EarlyStopping and not callback.restore_best_weights)
-        for callback in callbacks
-    )
+from composer.runtime.watching import TEST_HOOKS, TRAIN_HOOKS, looking, watching
 
 
 @dataclass(frozen=True)
@@ -423,32 +395,3 @@ class TrainingSession:
             raise told from error
         stopped = "it is stopped, the other members go on" if first else "it was stopped already"
         warnings.warn(f"{told}; {stopped}", ComposerWarning, stacklevel=2)
-
-
-class FitController(keras.callbacks.Callback):
-    """The first joint callback of a `fit`: lets every member begin and end its epochs when Keras does."""
-
-    def __init__(self, session: TrainingSession) -> None:
-        super().__init__()
-        self.session = session
-
-    def on_train_begin(self, logs: Logs | None = None) -> None:
-        self.session.begin()
-
-    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        self.session.begin_epoch(epoch)
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        changed = self.session.training.close()
-        if logs is not None:
-            logs.update(changed)  # the other callbacks get the same dict
-        if not self.session.end_epoch(epoch):
-            self.model.stop_training = True
-
-    def on_train_end(self, logs: Logs | None = None) -> None:
-        self.session.end()
-
-    def set_params(self, params: dict[str, Any]) -> None:
-        """Where there are streams, Keras was given more steps than any epoch has; it is to show how many there are."""
-        params["steps"] = self.session.training.feed.num_steps
-        super().set_params(params)

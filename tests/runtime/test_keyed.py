@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 import composer
+from composer.runtime.keyed import _natural
 from tests.helpers import assert_same_history, net, rows
 from tests.runtime.alone import assert_equal_bits, assert_same_state
 from tests.runtime.test_resume import Cut
@@ -209,6 +210,10 @@ def test_one_signature_serves_all_keys(trained: tuple[composer.ComposedModel, An
     np.testing.assert_allclose(next(iter(served.values())), expected, atol=1e-6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a key of `store` is not known"):
         signature(store=tf.constant(["nowhere"]), x=tf.constant(X[:1]))
+
+
+def test_keys_that_are_whole_numbers_come_in_their_order() -> None:
+    assert sorted(["b", "10", "--5", "9", "-1", "-"], key=_natural) == ["-1", "9", "10", "-", "--5", "b"]
 
 
 def test_what_is_refused(trained: tuple[composer.ComposedModel, Any]) -> None:
